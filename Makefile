@@ -1,0 +1,74 @@
+# Every target sets up what it needs in .venv; a second run finds it done.
+# ARGS is passed on: make test ARGS="-k lattice"
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+# Waiting OpenMP threads sleep instead of spinning: much faster when the cores are shared.
+export OMP_WAIT_POLICY ?= passive
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+EDITABLE := --no-build-isolation --config-settings=build-dir=build/{wheel_tag} \
+	--config-settings=cmake.define.FWCRF_CHECK_ISA=ON --editable
+PEERS := pydensecrf2 entmax
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test check bench docs clean
+
+help: ## list the targets
+	@awk -F ': .*## ' '/^[a-z]+: .*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/.package ## refine the segmentation of a photograph
+	$(BIN)/python examples/refine_photograph.py $(ARGS)
+
+test: $(VENV)/.package ## run the test suite
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.check ## lint, formatting, types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+bench: $(VENV)/.bench ## time the library and its peers
+	$(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(VENV)/.docs ## build the documentation into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+
+clean: ## remove everything the other targets made, .venv included
+	rm -rf $(VENV) build dist site demo-output .hypothesis .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# torch comes first and pinned, so that nothing else decides which build of it is installed.
+$(VENV)/.base: constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(INSTALL) torch
+	$(INSTALL) scikit-build-core nanobind
+	command -v cmake >/dev/null || $(INSTALL) cmake
+	command -v ninja >/dev/null || $(INSTALL) ninja
+	@touch $@
+
+$(VENV)/.package: $(VENV)/.base pyproject.toml CMakeLists.txt $(wildcard cmake/* csrc/*)
+	$(INSTALL) $(EDITABLE) '.[images,test]'
+	@touch $@
+
+$(VENV)/.check: pyproject.toml constraints.txt | $(VENV)/.package
+	$(INSTALL) $(EDITABLE) '.[dev]'
+	@touch $@
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/.package
+	$(INSTALL) $(EDITABLE) '.[docs]'
+	@touch $@
+
+# Peers are optional: the benchmarks leave out those that are not installed.
+$(VENV)/.bench: constraints.txt | $(VENV)/.package
+	@for peer in $(PEERS); do \
+		echo "installing $$peer for comparison"; \
+		PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+			$(INSTALL) $$peer >$(VENV)/$$peer.log 2>&1 \
+			|| echo "$$peer could not be installed and is left out (see $(VENV)/$$peer.log)"; \
+	done
+	@touch $@

@@ -1,0 +1,56 @@
+#include "kernels.hpp"
+
+#include <cstdlib>
+#include <cstring>
+
+namespace fwcrf {
+
+#define FWCRF_DECLARE(ISA)                                                                         \
+    namespace ISA {                                                                                \
+    void embed_f32(const float*, int, int, const double*, Embedding&);                             \
+    void embed_f64(const double*, int, int, const double*, Embedding&);                            \
+    bool bounds_f32(const float*, std::int64_t, int, double*, double*);                            \
+    bool bounds_f64(const double*, std::int64_t, int, double*, double*);                           \
+    bool filter_f32(const FilterArgs<float>&);                                                     \
+    bool filter_f64(const FilterArgs<double>&);                                                    \
+    void diagonal_f32(const DiagonalArgs<float>&);                                                 \
+    void diagonal_f64(const DiagonalArgs<double>&);                                                \
+    void axis_f32(const AxisArgs<float>&);                                                         \
+    void axis_f64(const AxisArgs<double>&);                                                        \
+    static const Kernels table{#ISA,       embed_f32,  embed_f64, bounds_f32, bounds_f64,           \
+                               filter_f32, filter_f64, diagonal_f32, diagonal_f64,                \
+                               axis_f32,   axis_f64};                                              \
+    }
+
+FWCRF_DECLARE(generic)
+#ifdef FWCRF_HAVE_AVX2
+FWCRF_DECLARE(avx2)
+#endif
+#ifdef FWCRF_HAVE_AVX512
+FWCRF_DECLARE(avx512)
+#endif
+
+static const Kernels& choose() {
+    const char* wish = std::getenv("FWCRF_ISA");
+    const auto allowed = [wish](const char* isa) { return !wish || !std::strcmp(wish, isa); };
+#ifdef FWCRF_HAVE_AVX512
+    if (allowed("avx512") && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512bw"))
+        return avx512::table;
+#endif
+#ifdef FWCRF_HAVE_AVX2
+    if ((allowed("avx2") || allowed("avx512")) && __builtin_cpu_supports("avx2") &&
+        __builtin_cpu_supports("fma"))
+        return avx2::table;
+#endif
+    (void)allowed;
+    return generic::table;
+}
+
+const Kernels& kernels() {
+    static const Kernels& table = choose();
+    return table;
+}
+
+}  // namespace fwcrf

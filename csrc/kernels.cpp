@@ -1,0 +1,380 @@
+// Splat, blur and slice on a built lattice, and convolution along one axis of a grid.
+//
+// Rows of the lattice hold a block of channels, padded to whole vectors; a wider input is filtered
+// block by block. Work is split into contiguous ranges, one per thread, so that the result depends
+// on the number of threads but never on their timing.
+#include "kernels.hpp"
+#include "vectors.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+namespace fwcrf::FWCRF_ISA {
+
+struct Range {
+    std::int64_t begin, end;
+};
+static inline Range share(std::int64_t n, int part, int parts) {
+    return {n * part / parts, n * (part + 1) / parts};
+}
+
+// Scratch memory that outlives a call: fresh pages would cost more than the arithmetic on them.
+class Scratch {
+  public:
+    ~Scratch() { std::free(data_); }
+    template <typename T> T* get(std::int64_t count) {
+        const std::size_t bytes = (count * sizeof(T) + 4095) / 4096 * 4096;
+        if (bytes > size_) {
+            std::free(data_);
+            data_ = std::aligned_alloc(4096, bytes);
+            size_ = data_ ? bytes : 0;
+            if (!data_) throw std::bad_alloc();
+        }
+        return static_cast<T*>(data_);
+    }
+    void trim() {
+        constexpr std::size_t keep = std::size_t{64} << 20;
+        if (size_ > keep) {
+            std::free(data_);
+            data_ = nullptr;
+            size_ = 0;
+        }
+    }
+
+  private:
+    void* data_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+// One block of `width` channels of the filter, NV vectors wide, seen by the threads of one region.
+template <typename T, int NV> struct Pass {
+    static constexpr int W = kLanes<T>;
+    static constexpr std::int64_t stride = NV * W;
+
+    const FilterArgs<T>& a;
+    std::int64_t first;  // first channel of the block
+    std::int64_t width;  // channels in the block
+
+    // A row may be read and written past its block where the next row follows and is dealt with
+    // later by the same thread; `whole` says so.
+    inline void read(const T* row, bool whole, Vec<T> (&v)[NV]) const {
+        for (int k = 0; k + 1 < NV; ++k) v[k] = load(row + k * W);
+        v[NV - 1] = whole ? load(row + (NV - 1) * W)
+                          : load_part(row + (NV - 1) * W, width - (NV - 1) * W);
+    }
+    inline void write(T* row, bool whole, const Vec<T> (&v)[NV]) const {
+        for (int k = 0; k + 1 < NV; ++k) store(row + k * W, v[k]);
+        if (whole) store(row + (NV - 1) * W, v[NV - 1]);
+        else store_part(row + (NV - 1) * W, v[NV - 1], width - (NV - 1) * W);
+    }
+    // How many following rows a whole vector at the end of a row may touch.
+    inline std::int64_t overhang() const {
+        return stride > width ? 1 + (stride - width) / a.channels : 0;
+    }
+
+    void splat(Range range, T* __restrict values) const {
+        const int corners = a.corners;
+        const std::int64_t safe = a.n - overhang();
+        for (std::int64_t i = range.begin; i < range.end; ++i) {
+            Vec<T> v[NV];
+            read(a.x + i * a.channels + first, i < safe, v);
+            const std::int32_t* index = a.index + i * corners;
+            const T* weight = a.splat + i * corners;
+            for (int c = 0; c < corners; ++c) {
+                T* row = values + index[c] * stride;
+                const T w = weight[c];
+                for (int k = 0; k < NV; ++k) store(row + k * W, load(row + k * W) + w * v[k]);
+            }
+        }
+    }
+
+    static inline Vec<T> blurred(const T* source, std::int64_t v, const std::int32_t* pair, T tap,
+                                 int k) {
+        const T* at = source + k * W;
+        return load(at + v * stride) + tap * (load(at + pair[0] * stride) + load(at + pair[1] * stride));
+    }
+
+    void blur(Range range, int axis, const T* __restrict source, T* __restrict target) const {
+        const std::int32_t* pairs = a.neighbors + axis * a.vertices * 2;
+        for (std::int64_t v = range.begin; v < range.end; ++v)
+            for (int k = 0; k < NV; ++k)
+                store(target + v * stride + k * W, blurred(source, v, pairs + 2 * v, a.tap, k));
+    }
+
+    // The last axis of both orders, their mean, and the share of the unblurred values.
+    void blur_last(Range range, const T* __restrict forward, const T* __restrict reverse,
+                   const T* __restrict splatted, T* __restrict target) const {
+        const std::int32_t* last = a.neighbors + (a.corners - 1) * a.vertices * 2;
+        const T half = T(0.5);
+        for (std::int64_t v = range.begin; v < range.end; ++v)
+            for (int k = 0; k < NV; ++k) {
+                const Vec<T> sum = blurred(forward, v, last + 2 * v, a.tap, k) +
+                                   blurred(reverse, v, a.neighbors + 2 * v, a.tap, k);
+                store(target + v * stride + k * W,
+                      half * sum + a.identity * load(splatted + v * stride + k * W));
+            }
+    }
+
+    void slice(Range range, const T* __restrict values) const {
+        const int corners = a.corners;
+        // Writing over the next rows is allowed while this thread writes them later and no other
+        // block of channels has been written there.
+        const std::int64_t safe = overhang() == 0  ? range.end
+                                  : first == 0     ? range.end - overhang()
+                                                   : range.begin;
+        const std::int64_t safe_read = a.n - overhang();
+        for (std::int64_t i = range.begin; i < range.end; ++i) {
+            const std::int32_t* index = a.index + i * corners;
+            const T* weight = a.slice + i * corners;
+            Vec<T> v[NV] = {};
+            if (a.shift) {
+                read(a.x + i * a.channels + first, i < safe_read, v);
+                for (int k = 0; k < NV; ++k) v[k] *= a.shift[i];
+            }
+            for (int c = 0; c < corners; ++c) {
+                const T* row = values + index[c] * stride;
+                const T w = weight[c];
+                for (int k = 0; k < NV; ++k) v[k] += w * load(row + k * W);
+            }
+            write(a.out + i * a.channels + first, i < safe, v);
+        }
+    }
+};
+
+static inline void barrier() {
+#ifdef _OPENMP
+#pragma omp barrier
+#endif
+}
+
+// False if a value was not finite: it shows in the lattice, which is smaller than the image.
+template <typename T, int NV>
+static bool filter_block(const FilterArgs<T>& a, std::int64_t first, std::int64_t width,
+                         Scratch& scratch) {
+    bool bad = false;
+    using P = Pass<T, NV>;
+    const P pass{a, first, width};
+    const std::int64_t rows = a.vertices + 1;  // the last row stays zero: the absent neighbour
+    const std::int64_t size = rows * P::stride;
+    // Private lattices pay while they are small beside the image.
+    std::int64_t fit = a.n / (a.vertices + 1) + 1;
+    const int splatters = static_cast<int>(fit < a.threads ? fit : a.threads);
+    const int buffers = splatters + 1 > 5 ? splatters + 1 : 5;
+    T* const base = scratch.get<T>(buffers * size);
+    T* const splatted = base;
+    T* const work[4] = {base + size, base + 2 * size, base + 3 * size, base + 4 * size};
+
+#ifdef _OPENMP
+#pragma omp parallel num_threads(a.threads) reduction(|| : bad)
+#endif
+    {
+#ifdef _OPENMP
+        const int thread = omp_get_thread_num(), threads = omp_get_num_threads();
+#else
+        const int thread = 0, threads = 1;
+#endif
+        const Range vertices = share(a.vertices, thread, threads);
+        // Another runtime setting may give fewer threads than asked for.
+        const int active = splatters < threads ? splatters : threads;
+        if (thread < active) {
+            T* mine = base + thread * size;
+            std::memset(mine, 0, size * sizeof(T));
+            pass.splat(share(a.n, thread, active), mine);
+        }
+        barrier();
+        Vec<T> nothing{};  // 0 * v is not a number unless v is finite
+        for (std::int64_t i = vertices.begin * P::stride; i < vertices.end * P::stride; i += P::W) {
+            Vec<T> sum = load(splatted + i);
+            if (active > 1) {
+                for (int t = 1; t < active; ++t) sum += load(base + t * size + i);
+                store(splatted + i, sum);
+            }
+            nothing += sum * T(0);
+        }
+        for (int l = 0; l < P::W; ++l) bad = bad || nothing[l] != T(0);
+        if (thread == 0) {
+            for (T* buffer : work) std::memset(buffer + a.vertices * P::stride, 0, P::stride * sizeof(T));
+        }
+        barrier();
+        const T* result;
+        if (a.order == BlurOrder::symmetric) {
+            const T* forward = splatted;
+            const T* reverse = splatted;
+            for (int j = 0; j + 1 < a.corners; ++j) {
+                T* f = work[j & 1];
+                T* r = work[2 + (j & 1)];
+                pass.blur(vertices, j, forward, f);
+                pass.blur(vertices, a.corners - 1 - j, reverse, r);
+                barrier();
+                forward = f;
+                reverse = r;
+            }
+            T* target = work[(a.corners - 1) & 1];
+            pass.blur_last(vertices, forward, reverse, splatted, target);
+            result = target;
+        } else {
+            const T* source = splatted;
+            for (int j = 0; j < a.corners; ++j) {
+                const int axis = a.order == BlurOrder::forward ? j : a.corners - 1 - j;
+                T* target = work[j & 1];
+                pass.blur(vertices, axis, source, target);
+                barrier();
+                source = target;
+            }
+            if (a.identity != T(0)) {
+                T* target = work[2];
+                for (std::int64_t i = vertices.begin * P::stride; i < vertices.end * P::stride;
+                     i += P::W)
+                    store(target + i, load(source + i) + a.identity * load(splatted + i));
+                source = target;
+            }
+            result = source;
+        }
+        barrier();
+        pass.slice(share(a.n, thread, threads), result);
+    }
+    return !bad;
+}
+
+template <typename T> static bool filter(const FilterArgs<T>& a) {
+    bool finite = true;
+    thread_local Scratch scratch;
+    constexpr int W = kLanes<T>;
+    constexpr std::int64_t widest = 4 * W;
+    for (std::int64_t first = 0; first < a.channels; first += widest) {
+        const std::int64_t width = a.channels - first < widest ? a.channels - first : widest;
+        switch ((width + W - 1) / W) {
+        case 1: finite &= filter_block<T, 1>(a, first, width, scratch); break;
+        case 2: finite &= filter_block<T, 2>(a, first, width, scratch); break;
+        case 3: finite &= filter_block<T, 3>(a, first, width, scratch); break;
+        default: finite &= filter_block<T, 4>(a, first, width, scratch); break;
+        }
+    }
+    scratch.trim();
+    return finite;
+}
+
+template <int C, typename T> static void diagonal_rows(const DiagonalArgs<T>& a, Range range) {
+    using Real = Vec<double>;
+    using Integer = Vec<std::int64_t>;
+    constexpr int W = kLanes<double>;
+    // An integer below 2^52 in the low bits of 2^52, read as a double.
+    constexpr std::int64_t exponent = 0x4330000000000000;
+    constexpr double base = 4503599627370496.0;
+    double power[C + 1] = {1.0};
+    for (int s = 1; s <= C; ++s) power[s] = power[s - 1] * a.tap;
+
+    for (std::int64_t i = range.begin; i < range.end; i += W) {
+        const int count = static_cast<int>(range.end - i < W ? range.end - i : W);
+        Integer up[C] = {}, down[C] = {}, order{}, axis[C];
+        Real w[C] = {};
+        for (int l = 0; l < count; ++l) {
+            order[l] = a.order[i + l];
+            for (int k = 0; k < C; ++k) {
+                const std::int64_t v = a.index[(i + l) * C + k];
+                down[k][l] = static_cast<std::int64_t>(a.open[2 * v]);
+                up[k][l] = static_cast<std::int64_t>(a.open[2 * v + 1]);
+                w[k][l] = a.weight[(i + l) * C + k];
+            }
+        }
+        for (int k = 0; k < C; ++k) axis[k] = 1 << ((order >> kOrderBits * k) & 31);
+        Real sum{};
+        for (int k = 0; k < C; ++k) {
+            Real reached = (1.0 + a.identity) * w[k];
+            Integer axes{};
+            // s steps up the axes that follow corner k lead to corner k + s, and down again.
+            for (int s = 1; s <= C; ++s) {
+                const int to = (k + s) % C;
+                axes |= axis[(k + s - 1) % C];
+                const Integer ways = ((up[k] >> axes) & 1) + ((down[to] >> axes) & 1);
+                reached += power[s] * (reinterpret_cast<Real>(ways | exponent) - base) * w[to];
+            }
+            sum += w[k] * reached;
+        }
+        for (int l = 0; l < count; ++l) a.out[i + l] = static_cast<T>(sum[l]);
+    }
+}
+
+template <typename T> static void diagonal(const DiagonalArgs<T>& a) {
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static) num_threads(a.threads)
+#endif
+    for (int part = 0; part < a.threads; ++part) {
+        const Range range = share(a.n, part, a.threads);
+        switch (a.corners) {
+        case 2: diagonal_rows<2>(a, range); break;
+        case 3: diagonal_rows<3>(a, range); break;
+        case 4: diagonal_rows<4>(a, range); break;
+        case 5: diagonal_rows<5>(a, range); break;
+        default: diagonal_rows<6>(a, range); break;
+        }
+    }
+}
+
+void diagonal_f32(const DiagonalArgs<float>& a) { diagonal(a); }
+void diagonal_f64(const DiagonalArgs<double>& a) { diagonal(a); }
+
+// A tile of `width` columns with zeros above and below, so that the convolution along the axis is
+// one contiguous sweep with taps `width` elements apart.
+template <typename T>
+static void axis_tile(const AxisArgs<T>& a, std::int64_t outer, Range columns, Scratch& scratch) {
+    constexpr int W = kLanes<T>;
+    constexpr int unroll = 4;
+    const std::int64_t width = columns.end - columns.begin;
+    const std::int64_t margin = a.radius * width, size = a.length * width;
+    const std::int64_t padded = (size + unroll * W - 1) / (unroll * W) * (unroll * W);
+    T* const source = scratch.get<T>(2 * margin + 2 * padded);
+    T* const target = source + 2 * margin + padded;
+    const T* x = a.x + outer * a.length * a.inner + columns.begin;
+    T* out = a.out + outer * a.length * a.inner + columns.begin;
+
+    std::memset(source, 0, margin * sizeof(T));
+    std::memset(source + margin + size, 0, (margin + padded - size) * sizeof(T));
+    for (std::int64_t i = 0; i < a.length; ++i)
+        std::memcpy(source + margin + i * width, x + i * a.inner, width * sizeof(T));
+    for (std::int64_t p = 0; p < size; p += unroll * W) {
+        const T* centre = source + margin + p;
+        Vec<T> sum[unroll];
+        for (int k = 0; k < unroll; ++k) sum[k] = a.taps[0] * load(centre + k * W);
+        for (std::int64_t t = 1; t <= a.radius; ++t) {
+            const T tap = a.taps[t];
+            const T* before = centre - t * width;
+            const T* after = centre + t * width;
+            for (int k = 0; k < unroll; ++k)
+                sum[k] += tap * (load(before + k * W) + load(after + k * W));
+        }
+        for (int k = 0; k < unroll; ++k) store(target + p + k * W, sum[k]);
+    }
+    for (std::int64_t i = 0; i < a.length; ++i)
+        std::memcpy(out + i * a.inner, target + i * width, width * sizeof(T));
+}
+
+template <typename T> static void axis(const AxisArgs<T>& a) {
+    constexpr std::int64_t widest = 64;
+    const std::int64_t strips = (a.inner + widest - 1) / widest;
+#ifdef _OPENMP
+#pragma omp parallel num_threads(a.threads)
+#endif
+    {
+        Scratch scratch;
+#ifdef _OPENMP
+#pragma omp for schedule(static)
+#endif
+        for (std::int64_t tile = 0; tile < a.outer * strips; ++tile) {
+            axis_tile(a, tile / strips, share(a.inner, static_cast<int>(tile % strips),
+                                              static_cast<int>(strips)), scratch);
+        }
+    }
+}
+
+void axis_f32(const AxisArgs<float>& a) { axis(a); }
+void axis_f64(const AxisArgs<double>& a) { axis(a); }
+
+bool filter_f32(const FilterArgs<float>& a) { return filter(a); }
+bool filter_f64(const FilterArgs<double>& a) { return filter(a); }
+
+}  // namespace fwcrf::FWCRF_ISA

@@ -1,0 +1,93 @@
+// The inner loops, compiled once per instruction set and chosen at run time.
+//
+// embed.cpp and kernels.cpp are compiled several times with FWCRF_ISA naming the variant; each copy
+// lives in its own namespace and is reached through one table of function pointers.
+#pragma once
+
+#include <cstdint>
+
+namespace fwcrf {
+
+// Points embedded per call: small enough for the block to stay in the first-level cache.
+constexpr int kBlock = 64;
+constexpr int kMaxDim = 16;
+
+// The order of up to 17 axes, five bits each, as one word for up to 12 of them and two for more.
+constexpr int kOrderBits = 5;
+constexpr int kPerOrderWord = 12;
+constexpr int order_words(int corners) { return corners > kPerOrderWord ? 2 : 1; }
+
+// Where a block of points falls in the permutohedral lattice. All arrays are [coordinate][lane].
+struct Embedding {
+    alignas(64) std::int64_t quotient[kMaxDim + 1][kBlock];  // of the remainder-0 vertex by d + 1
+    alignas(64) double weight[kMaxDim + 1][kBlock];          // barycentric coordinates
+    alignas(64) std::int64_t order[2][kBlock];  // axis from corner m to corner m + 1, for all m
+};
+
+enum class BlurOrder : int { symmetric = 0, forward = 1, reverse = 2 };
+
+// K = diag(shift) + slice * (blur + identity * I) * splat^T, in place of a class of operators.
+template <typename T> struct FilterArgs {
+    const T* x;                      // (n, channels)
+    T* out;                          // (n, channels)
+    std::int64_t n;
+    std::int64_t channels;
+    int corners;                     // d + 1
+    const std::int32_t* index;       // (n, corners)
+    const T* splat;                  // (n, corners)
+    const T* slice;                  // (n, corners)
+    const T* shift;                  // (n) or null
+    std::int64_t vertices;
+    const std::int32_t* neighbors;   // (corners, vertices, 2); absent is `vertices`
+    T tap;                           // weight of a neighbour relative to the centre
+    T identity;                      // weight of the unblurred value relative to the blurred one
+    BlurOrder order;
+    int threads;
+};
+
+// Points of a lattice with few enough axes that the sets of them are the bits of one word.
+constexpr int kTabled = 6;
+template <typename T> struct DiagonalArgs {
+    std::int64_t n;
+    int corners;                     // at most kTabled
+    const std::int32_t* index;       // (n, corners)
+    const T* weight;                 // (n, corners)
+    const std::int64_t* order;       // (n)
+    // (vertices, 2): the sets of axes along which one can step down, and up, in ascending order.
+    const std::uint64_t* open;
+    double tap, identity;
+    T* out;
+    int threads;
+};
+
+// Gaussian-like filter along one axis of an array seen as (outer, length, inner), zero outside.
+template <typename T> struct AxisArgs {
+    const T* x;
+    T* out;
+    std::int64_t outer, length, inner;
+    const T* taps;                   // taps[t] multiplies x[i - t] + x[i + t]; taps[0] the centre
+    std::int64_t radius;
+    int threads;
+};
+
+struct Kernels {
+    const char* isa;
+    void (*embed_f32)(const float* features, int count, int d, const double* scale, Embedding& out);
+    void (*embed_f64)(const double* features, int count, int d, const double* scale,
+                      Embedding& out);
+    // Per-feature extremes of n >= 1 points; false if any feature is not finite.
+    bool (*bounds_f32)(const float* features, std::int64_t n, int d, double* low, double* high);
+    bool (*bounds_f64)(const double* features, std::int64_t n, int d, double* low, double* high);
+    // False if x held a value that was not finite.
+    bool (*filter_f32)(const FilterArgs<float>&);
+    bool (*filter_f64)(const FilterArgs<double>&);
+    void (*diagonal_f32)(const DiagonalArgs<float>&);
+    void (*diagonal_f64)(const DiagonalArgs<double>&);
+    void (*axis_f32)(const AxisArgs<float>&);
+    void (*axis_f64)(const AxisArgs<double>&);
+};
+
+// The fastest table this processor can run; FWCRF_ISA=generic|avx2|avx512 in the environment lowers it.
+const Kernels& kernels();
+
+}  // namespace fwcrf

@@ -1,0 +1,395 @@
+#include "lattice.hpp"
+
+#include <array>
+#include <limits>
+#include <stdexcept>
+
+#include "kernels.hpp"
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+namespace fwcrf {
+namespace {
+
+template <int W> struct Key {
+    std::array<std::uint64_t, W> words{};
+
+    std::uint64_t& operator[](int w) { return words[w]; }
+    std::uint64_t operator[](int w) const { return words[w]; }
+    // Not std::array's: that calls memcmp, which takes a third of the whole construction.
+    bool operator==(const Key& other) const {
+        std::uint64_t difference = 0;
+        for (int w = 0; w < W; ++w) difference |= words[w] ^ other.words[w];
+        return difference == 0;
+    }
+    Key operator+(const Key& other) const {
+        Key sum = *this;
+        for (int w = 0; w < W; ++w) sum.words[w] += other.words[w];
+        return sum;
+    }
+    Key operator-(const Key& other) const {
+        Key difference = *this;
+        for (int w = 0; w < W; ++w) difference.words[w] -= other.words[w];
+        return difference;
+    }
+};
+
+// A vertex is its remainder m (0..d, all its coordinates are m modulo d + 1), the quotients of its
+// first d coordinates by d + 1, and its image. Each takes a bit field wide enough for the range of the
+// data with room for a step in any direction, and no field straddles two words: so moving from vertex
+// to vertex is plain addition of words, and nothing can overflow.
+struct Field {
+    int word, shift;
+};
+
+struct Layout {
+    int d, words = 1;
+    Field remainder, image;
+    std::array<Field, kMaxDim> quotient;
+    std::array<std::int64_t, kMaxDim> offset;
+
+    Layout(int d, const std::int64_t* low, const std::int64_t* high, std::int64_t images) : d(d) {
+        int used = 0;
+        const auto place = [&](std::uint64_t largest) {
+            int bits = 1;
+            while (bits < 64 && (largest >> bits) != 0) ++bits;
+            if (used + bits > 64) {
+                ++words;
+                used = 0;
+            }
+            const Field field{words - 1, used};
+            used += bits;
+            return field;
+        };
+        remainder = place(kMaxDim + 1);
+        image = place(static_cast<std::uint64_t>(images));
+        for (int i = 0; i < d; ++i) {
+            offset[i] = low[i] - 3;
+            quotient[i] = place(static_cast<std::uint64_t>(high[i] - low[i] + 6));
+        }
+    }
+};
+
+template <int W> Key<W> unit(Field field) {
+    Key<W> key{};
+    key[field.word] = std::uint64_t{1} << field.shift;
+    return key;
+}
+
+// Steps between vertices, as differences of keys.
+template <int W> struct Steps {
+    Key<W> remainder{}, all{};
+    std::array<Key<W>, kMaxDim + 1> quotient{};  // the last coordinate is implied: zero
+
+    explicit Steps(const Layout& layout) : remainder(unit<W>(layout.remainder)) {
+        for (int i = 0; i < layout.d; ++i) {
+            quotient[i] = unit<W>(layout.quotient[i]);
+            all = all + quotient[i];
+        }
+    }
+};
+
+inline int axis_at(const std::int64_t* order, int m) {
+    const int word = m / kPerOrderWord;
+    return static_cast<int>(order[word] >> kOrderBits * (m - word * kPerOrderWord) & 31);
+}
+
+template <int W> std::uint64_t hash(const Key<W>& key) {
+    std::uint64_t h = 0;
+    for (int w = 0; w < W; ++w) h = (h ^ key[w] ^ (h >> 29)) * 0x9E3779B97F4A7C15u;
+    return h;
+}
+
+template <int W> class Table {
+  public:
+    Table() { resize(1 << 14); }
+
+    std::int32_t insert(const Key<W>& key) {
+        std::size_t s = find_slot(key);
+        if (slots_[s].id < 0) {
+            if (keys_.size() >= kMost) throw std::length_error("too many lattice vertices");
+            slots_[s] = {key, static_cast<std::int32_t>(keys_.size())};
+            keys_.push_back(key);
+            if (keys_.size() * 2 > slots_.size()) {
+                resize(slots_.size() * 2);
+                return static_cast<std::int32_t>(keys_.size() - 1);
+            }
+        }
+        return slots_[s].id;
+    }
+    std::int32_t find(const Key<W>& key) const { return slots_[find_slot(key)].id; }
+    const std::vector<Key<W>>& keys() const { return keys_; }
+
+  private:
+    static constexpr std::size_t kMost = std::numeric_limits<std::int32_t>::max() - 1;
+    struct Slot {
+        Key<W> key;
+        std::int32_t id;
+    };
+
+    std::size_t find_slot(const Key<W>& key) const {
+        std::size_t s = hash(key) >> shift_;
+        while (slots_[s].id >= 0 && !(slots_[s].key == key)) s = (s + 1) & (slots_.size() - 1);
+        return s;
+    }
+    void resize(std::size_t size) {
+        slots_.assign(size, Slot{{}, -1});
+        shift_ = 64;
+        while (size > 1) {
+            size >>= 1;
+            --shift_;
+        }
+        for (std::size_t id = 0; id < keys_.size(); ++id)
+            slots_[find_slot(keys_[id])] = {keys_[id], static_cast<std::int32_t>(id)};
+    }
+
+    std::vector<Slot> slots_;
+    std::vector<Key<W>> keys_;
+    int shift_ = 64;
+};
+
+inline void embed(const float* f, int count, int d, const double* scale, Embedding& out) {
+    kernels().embed_f32(f, count, d, scale, out);
+}
+inline void embed(const double* f, int count, int d, const double* scale, Embedding& out) {
+    kernels().embed_f64(f, count, d, scale, out);
+}
+
+// Vertices of the points [begin, end), numbered by first touch within the range.
+// D is the dimension where it is known to the compiler, 0 otherwise.
+template <int W, int D, typename T>
+void insert_range(const Points<T>& points, const Layout& layout, const Steps<W>& steps,
+                  const double* scale, std::int64_t begin, std::int64_t end, Table<W>& table,
+                  std::int32_t* index, T* weight, std::int64_t* order) {
+    const int d = D ? D : points.d;
+    const int corners = d + 1;
+    Embedding block;
+    alignas(64) std::uint64_t base[W][kBlock];
+    // Nearby pixels mostly share a simplex, which its first corner and the order of its axes name.
+    constexpr int slots_log2 = 13;
+    struct Simplex {
+        Key<W> base;
+        std::int64_t order[2];
+    };
+    std::vector<Simplex> recent(std::size_t{1} << slots_log2, Simplex{{}, {-1, -1}});
+    std::vector<std::int32_t> ids(recent.size() * corners);
+    const int words = order_words(corners);
+
+    for (std::int64_t first = begin; first < end; first += kBlock) {
+        const int count = static_cast<int>(end - first < kBlock ? end - first : kBlock);
+        embed(points.features + first * d, count, d, scale, block);
+        for (int w = 0; w < W; ++w)
+            for (int l = 0; l < kBlock; ++l) base[w][l] = 0;
+        for (int a = 0; a < d; ++a) {
+            const Field field = layout.quotient[a];
+            const std::int64_t offset = layout.offset[a];
+            for (int l = 0; l < kBlock; ++l)
+                base[field.word][l] += static_cast<std::uint64_t>(block.quotient[a][l] - offset)
+                                       << field.shift;
+        }
+        if (points.batch > 1) {
+            for (int l = 0; l < count; ++l)
+                base[layout.image.word][l] += static_cast<std::uint64_t>((first + l) / points.n)
+                                              << layout.image.shift;
+        }
+        for (int l = 0; l < count; ++l) {
+            const std::int64_t i = first + l;
+            Simplex simplex{{}, {block.order[0][l], block.order[1][l]}};
+            for (int w = 0; w < W; ++w) simplex.base[w] = base[w][l];
+            const std::uint64_t h = hash(simplex.base) + simplex.order[0] + 31 * simplex.order[1];
+            const std::size_t s = (h * 0x9E3779B97F4A7C15u) >> (64 - slots_log2);
+            std::int32_t* corner = ids.data() + s * corners;
+            Simplex& seen = recent[s];
+            if (!(seen.base == simplex.base) || seen.order[0] != simplex.order[0] ||
+                seen.order[1] != simplex.order[1]) {
+                seen = simplex;
+                Key<W> key = simplex.base;
+                corner[0] = table.insert(key);
+                for (int m = 1; m < corners; ++m) {
+                    key = key + steps.remainder - steps.quotient[axis_at(simplex.order, m - 1)];
+                    corner[m] = table.insert(key);
+                }
+            }
+            for (int w = 0; w < words; ++w) order[i * words + w] = simplex.order[w];
+            for (int m = 0; m < corners; ++m) {
+                index[i * corners + m] = corner[m];
+                weight[i * corners + m] = static_cast<T>(block.weight[m][l]);
+            }
+        }
+    }
+}
+
+template <int W>
+Graph connect(const Layout& layout, const Steps<W>& steps, const Table<W>& table, int threads) {
+    const int corners = layout.d + 1;
+    const auto vertices = static_cast<std::int64_t>(table.keys().size());
+    const std::uint64_t remainder_mask = std::uint64_t{31} << layout.remainder.shift;
+    Graph graph;
+    graph.vertices = vertices;
+    graph.neighbors.assign(vertices * corners * 2, static_cast<std::int32_t>(vertices));
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static) num_threads(threads)
+#endif
+    for (int axis = 0; axis < corners; ++axis) {
+        std::int32_t* pairs = graph.neighbors.data() + axis * vertices * 2;
+        // One step down an axis: every coordinate falls by one, that of the axis rises by d.
+        Key<W> inner = steps.quotient[axis] - steps.remainder;
+        Key<W> wrap = steps.quotient[axis] - steps.all;
+        for (int m = 0; m < layout.d; ++m) wrap = wrap + steps.remainder;
+        for (std::int64_t v = 0; v < vertices; ++v) {
+            const Key<W>& key = table.keys()[v];
+            const bool zero = (key[layout.remainder.word] & remainder_mask) == 0;
+            const std::int32_t u = table.find(key + (zero ? wrap : inner));
+            if (u >= 0) {
+                pairs[2 * v] = u;
+                pairs[2 * u + 1] = static_cast<std::int32_t>(v);
+            }
+        }
+    }
+    (void)threads;
+    return graph;
+}
+
+template <int W, typename T>
+Graph build_words(const Points<T>& points, const Layout& layout, const double* scale,
+                  std::int32_t* index, T* weight, std::int64_t* order, int threads) {
+    const Steps<W> steps(layout);
+    const std::int64_t total = points.batch * points.n;
+    const int corners = points.d + 1;
+#ifndef _OPENMP
+    threads = 1;
+#endif
+    std::vector<Table<W>> tables(threads);
+    const auto edge = [&](int t) { return total * t / threads; };
+    bool failed = false;  // an exception must not leave a parallel region
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static, 1) num_threads(threads) reduction(|| : failed)
+#endif
+    for (int t = 0; t < threads; ++t) {
+        try {
+            const auto insert = points.d == 5 ? insert_range<W, 5, T> : insert_range<W, 0, T>;
+            insert(points, layout, steps, scale, edge(t), edge(t + 1), tables[t], index, weight, order);
+        } catch (const std::exception&) {
+            failed = true;
+        }
+    }
+    if (failed) throw std::length_error("the lattice does not fit into memory");
+    std::vector<std::vector<std::int32_t>> renumber(threads);
+    for (int t = 1; t < threads; ++t) {
+        renumber[t].reserve(tables[t].keys().size());
+        for (const Key<W>& key : tables[t].keys()) renumber[t].push_back(tables[0].insert(key));
+    }
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static, 1) num_threads(threads)
+#endif
+    for (int t = 1; t < threads; ++t)
+        for (std::int64_t i = edge(t) * corners; i < edge(t + 1) * corners; ++i)
+            index[i] = renumber[t][index[i]];
+    return connect(layout, steps, tables[0], threads);
+}
+
+}  // namespace
+
+template <typename T>
+Graph build(const Points<T>& points, const double* scale, const std::int64_t* low,
+            const std::int64_t* high, std::int32_t* index, T* weight, std::int64_t* order, int threads) {
+    const Layout layout(points.d, low, high, points.batch);
+    if (layout.words == 1) return build_words<1>(points, layout, scale, index, weight, order, threads);
+    if (layout.words == 2) return build_words<2>(points, layout, scale, index, weight, order, threads);
+    if (layout.words <= 4) return build_words<4>(points, layout, scale, index, weight, order, threads);
+    return build_words<kMaxDim + 2>(points, layout, scale, index, weight, order, threads);
+}
+
+namespace {
+
+// Chains of neighbours: from a vertex, one step each along a set of axes (a bit mask), taken in
+// ascending order as the blur does, all down (way 0) or all up (way 1).
+struct Chains {
+    int corners;
+    std::int64_t vertices;
+    const std::int32_t* neighbors;
+
+    bool open(std::int64_t at, std::uint32_t axes, int way) const {
+        for (int a = 0; a < corners && at < vertices; ++a)
+            if (axes >> a & 1) at = neighbors[(a * vertices + at) * 2 + way];
+        return at < vertices;
+    }
+
+    // All sets at once, as the bits of a word.
+    std::uint64_t open_sets(std::int32_t v, int way) const {
+        std::int32_t at[1 << kTabled];
+        std::uint64_t open = 1;
+        at[0] = v;
+        // A set extends the same set without its highest axis by one step along that axis.
+        for (int a = 0; a < corners; ++a) {
+            const std::int32_t* pairs = neighbors + a * vertices * 2 + way;
+            for (int set = 0; set < 1 << a; ++set) {
+                if (!(open >> set & 1)) continue;
+                const std::int32_t next = pairs[2 * static_cast<std::int64_t>(at[set])];
+                at[set | 1 << a] = next;
+                open |= static_cast<std::uint64_t>(next < vertices) << (set | 1 << a);
+            }
+        }
+        return open;
+    }
+};
+
+inline void tabled_diagonal(const DiagonalArgs<float>& args) { kernels().diagonal_f32(args); }
+inline void tabled_diagonal(const DiagonalArgs<double>& args) { kernels().diagonal_f64(args); }
+
+}  // namespace
+
+template <typename T>
+void diagonal(std::int64_t n, int d, const std::int32_t* index, const T* weight,
+              const std::int64_t* order, std::int64_t vertices, const std::int32_t* neighbors,
+              double tap, double identity, T* out, int threads) {
+    const int corners = d + 1;
+    const Chains chains{corners, vertices, neighbors};
+    if (corners <= kTabled) {
+        std::vector<std::uint64_t> open(vertices * 2);
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static) num_threads(threads)
+#endif
+        for (std::int64_t v = 0; v < vertices; ++v)
+            for (int way = 0; way < 2; ++way)
+                open[2 * v + way] = chains.open_sets(static_cast<std::int32_t>(v), way);
+        tabled_diagonal(DiagonalArgs<T>{n, corners, index, weight, order, open.data(), tap, identity,
+                                        out, threads});
+        return;
+    }
+    std::array<double, kMaxDim + 2> power;
+    power[0] = 1.0;
+    for (int s = 1; s <= corners; ++s) power[s] = power[s - 1] * tap;
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static) num_threads(threads)
+#endif
+    for (std::int64_t i = 0; i < n; ++i) {
+        const std::int32_t* v = index + i * corners;
+        const T* w = weight + i * corners;
+        double sum = 0.0;
+        for (int k = 0; k < corners; ++k) {
+            double reached = (1.0 + identity) * w[k];
+            std::uint32_t axes = 0;
+            for (int s = 1; s <= corners; ++s) {
+                const int to = (k + s) % corners;
+                axes |= 1u << axis_at(order + i * order_words(corners), (k + s - 1) % corners);
+                reached += power[s] * (chains.open(v[k], axes, 1) + chains.open(v[to], axes, 0)) * w[to];
+            }
+            sum += w[k] * reached;
+        }
+        out[i] = static_cast<T>(sum);
+    }
+}
+
+template Graph build(const Points<float>&, const double*, const std::int64_t*, const std::int64_t*,
+                     std::int32_t*, float*, std::int64_t*, int);
+template Graph build(const Points<double>&, const double*, const std::int64_t*,
+                     const std::int64_t*, std::int32_t*, double*, std::int64_t*, int);
+template void diagonal(std::int64_t, int, const std::int32_t*, const float*, const std::int64_t*,
+                       std::int64_t, const std::int32_t*, double, double, float*, int);
+template void diagonal(std::int64_t, int, const std::int32_t*, const double*, const std::int64_t*,
+                       std::int64_t, const std::int32_t*, double, double, double*, int);
+
+}  // namespace fwcrf

@@ -1,0 +1,84 @@
+"""An image as points: a vector of features for every pixel.
+
+Inside the library an image is ``(*batch, n, channels)`` with its grid ``shape`` beside it, pixels in
+row-major order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def pixels(
+    image: Tensor | np.ndarray, *, spatial_dims: int = 2, channel_axis: int | None = -1
+) -> tuple[Tensor, tuple[int, ...]]:
+    """An image as ``(*batch, n, channels)``, and the shape of its grid.
+
+    A torch image is ``(channels, *grid)`` or ``(batch, channels, *grid)``; a numpy image is
+    ``(*grid, channels)`` or ``(batch, *grid, channels)``, with its channels at ``channel_axis``
+    (``None``: a grey image without that axis). ``spatial_dims`` is the number of grid axes.
+
+    >>> import numpy as np
+    >>> values, shape = pixels(np.zeros((4, 5, 3), dtype=np.uint8))
+    >>> tuple(values.shape), shape
+    ((20, 3), (4, 5))
+    """
+    if isinstance(image, np.ndarray):
+        if channel_axis is None:
+            image, channel_axis = image[..., None], -1
+        # A copy also settles read-only memory and negative strides, which torch does not take.
+        tensor = torch.from_numpy(np.moveaxis(image, channel_axis, -1).copy(order="C"))
+    elif isinstance(image, Tensor):
+        if image.dim() >= spatial_dims + 1:
+            image = image.movedim(-spatial_dims - 1, -1)
+        tensor = image
+    else:
+        raise TypeError(f"image is a {type(image).__name__}; expected a torch tensor or a numpy array.")
+    if tensor.dim() not in (spatial_dims + 1, spatial_dims + 2):
+        layout = "(channels, *grid)" if isinstance(image, Tensor) else "(*grid, channels)"
+        raise ValueError(
+            f"image has shape {tuple(image.shape)}; expected {layout} with {spatial_dims} grid axes, "
+            f"or a batch of such: spatial_dims= sets the number of grid axes."
+        )
+    if tensor.is_complex() or tensor.dtype == torch.bool:
+        raise TypeError(f"image has dtype {tensor.dtype}; expected real numbers.")
+    shape = tuple(tensor.shape[-spatial_dims - 1 : -1])
+    if math.prod(tensor.shape) == 0:
+        raise ValueError(f"image has shape {tuple(image.shape)}; expected at least one pixel and channel.")
+    if tensor.dtype != torch.float64:
+        tensor = tensor.float()
+    return tensor.flatten(-spatial_dims - 1, -2), shape
+
+
+def bandwidths(value: float | Sequence[float], count: int, name: str) -> tuple[float, ...]:
+    """One positive standard deviation per axis from a number or a sequence."""
+    values = tuple(float(v) for v in value) if isinstance(value, Sequence) else (float(value),) * count
+    if len(values) != count:
+        raise ValueError(f"{name}={value!r} has {len(values)} entries; expected one number or {count}.")
+    if not all(math.isfinite(v) and v > 0 for v in values):
+        raise ValueError(
+            f"{name}={value!r}; expected positive, finite standard deviations in the units of the data "
+            "(pixels for positions, grey levels for colours)."
+        )
+    return values
+
+
+def positions(shape: Sequence[int], like: Tensor) -> Tensor:
+    """Pixel coordinates of a grid in row-major order, ``(n, axes)``."""
+    axes = [torch.arange(size, dtype=like.dtype, device=like.device) for size in shape]
+    return torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)
+
+
+def bilateral(
+    values: Tensor, shape: Sequence[int], xy: float | Sequence[float], color: float | Sequence[float]
+) -> Tensor:
+    """Position over ``xy`` beside colour over ``color``: ``(*batch, n, axes + channels)``."""
+    place = positions(shape, values)
+    place = place / place.new_tensor(bandwidths(xy, len(shape), "xy"))
+    tone = values / values.new_tensor(bandwidths(color, values.shape[-1], "color"))
+    return torch.cat([place.expand(*values.shape[:-1], -1), tone], -1)

@@ -1,0 +1,131 @@
+"""Kernels as a user names them: settings that become an operator once the image is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fwcrf.features import bandwidths, bilateral, pixels, positions
+from fwcrf.kernels.exact import Exact
+from fwcrf.kernels.lattice import Lattice
+from fwcrf.kernels.operator import Normalization, Operator, check_finite, check_normalization
+from fwcrf.kernels.separable import Separable
+
+Weight = float | Sequence[float] | Tensor
+
+
+class Kernel(Protocol):
+    """What a model needs of a kernel: its weight, and an operator for an image."""
+
+    weight: Weight
+
+    def operator(self, image: Tensor | np.ndarray, /) -> Operator: ...
+
+
+@dataclass(frozen=True)
+class Bilateral:
+    """Gaussian over position and colour, in standard deviations of pixels and of the image's values.
+
+    ``xy`` is one number, or one per grid axis in the order of the array; ``color`` one number, or one
+    per channel. ``weight`` is a number, or one per label.
+
+    >>> import torch
+    >>> K = Bilateral(xy=5, color=20).operator(torch.randint(0, 256, (3, 8, 9)))
+    >>> K.row_sums().shape
+    torch.Size([72])
+    """
+
+    xy: float | Sequence[float] = 80.0
+    color: float | Sequence[float] = 13.0
+    weight: Weight = 1.0
+    method: Literal["lattice", "exact"] = "lattice"
+    normalization: Normalization = "symmetric"
+
+    def operator(
+        self, image: Tensor | np.ndarray, *, spatial_dims: int = 2, channel_axis: int | None = -1
+    ) -> Operator:
+        """The normalised operator for an image, its diagonal kept; layouts as in ``features.pixels``."""
+        values, shape = pixels(image, spatial_dims=spatial_dims, channel_axis=channel_axis)
+        check_finite(values, "image")
+        return gaussian(bilateral(values, shape, self.xy, self.color), self.method, self.normalization)
+
+
+@dataclass(frozen=True)
+class Spatial:
+    """Gaussian over pixel position; ``xy`` in pixels, one number or one per grid axis."""
+
+    xy: float | Sequence[float] = 3.0
+    weight: Weight = 1.0
+    method: Literal["separable", "lattice", "exact"] = "separable"
+    normalization: Normalization = "symmetric"
+
+    def operator(
+        self, image: Tensor | np.ndarray, *, spatial_dims: int = 2, channel_axis: int | None = -1
+    ) -> Operator:
+        """The normalised operator for the grid of an image, its diagonal kept."""
+        values, shape = pixels(image, spatial_dims=spatial_dims, channel_axis=channel_axis)
+        if self.method == "separable":
+            check_normalization(self.normalization)
+            return Separable.build(shape, self.xy, values).normalized(self.normalization)
+        place = positions(shape, values)
+        place = place / place.new_tensor(bandwidths(self.xy, len(shape), "xy"))
+        return gaussian(place, self.method, self.normalization)
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """Gaussian over feature vectors of the user's own: exp(-(f_i - f_j)' Precision (f_i - f_j) / 2).
+
+    ``precision`` is a positive number, one per feature, or a symmetric positive definite matrix;
+    ``None`` takes the features to be in standard deviations already.
+    """
+
+    weight: Weight = 1.0
+    precision: float | Sequence[float] | Tensor | None = None
+    method: Literal["lattice", "exact"] = "lattice"
+    normalization: Normalization = "symmetric"
+
+    def operator(self, features: Tensor) -> Operator:  # (*batch, n, D)
+        """The normalised operator for features ``(*batch, n, D)``, its diagonal kept."""
+        if self.precision is not None:
+            features = features @ _root(self.precision, features)
+        return gaussian(features, self.method, self.normalization)
+
+
+def gaussian(features: Tensor, method: str, normalization: Normalization) -> Operator:
+    """The operator of a Gaussian over features in standard deviations."""
+    check_normalization(normalization)
+    if method == "exact":
+        check_finite(features, "features")
+        operator: Operator = Exact(features)
+    elif method == "lattice":
+        operator = Lattice.build(features).with_unit_diagonal()
+    else:
+        raise ValueError(f"method={method!r} is not known here; expected 'lattice' or 'exact'.")
+    return operator.normalized(normalization)
+
+
+def _root(precision: float | Sequence[float] | Tensor, features: Tensor) -> Tensor:
+    """A matrix R with R R' = precision."""
+    d = features.shape[-1]
+    matrix = torch.as_tensor(precision, dtype=features.dtype, device=features.device)
+    if matrix.dim() == 0:
+        matrix = matrix.expand(d)
+    if matrix.dim() == 1 and len(matrix) == d:
+        matrix = torch.diag(matrix)
+    if matrix.shape != (d, d):
+        raise ValueError(
+            f"precision has shape {tuple(matrix.shape)}; expected a number, {d} numbers or a {d} x {d} "
+            "matrix, one row per feature."
+        )
+    root, info = torch.linalg.cholesky_ex(matrix)
+    if info != 0 or not torch.allclose(matrix, matrix.mT):
+        raise ValueError(
+            "precision is not symmetric positive definite; for a covariance C pass torch.linalg.inv(C)."
+        )
+    return root

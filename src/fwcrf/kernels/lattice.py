@@ -1,0 +1,305 @@
+"""The Gaussian kernel on a permutohedral lattice: linear time in any dimension from 1 to 16.
+
+Values are splatted onto the corners of the lattice simplex around each point, blurred along the
+d + 1 lattice axes, and sliced back [Adams et al. 2010]::
+
+    K = c S (B + beta I) S' + diag(e),      B = (A_0 ... A_d + A_d ... A_0) / 2
+
+*Symmetry.* Where cells are missing the blurs A_j do not commute, so one order of axes alone is
+asymmetric by some percent. Averaging the blur with its reverse between one splat and one slice makes
+K symmetric to float rounding, and costs one more blur, which is a small part of a filter.
+
+*Scale.* c is fitted per image to the exact kernel on a sample of pairs of points: no constant fits
+all images, because cells missing where the image has no colours lose part of the sum.
+
+*Diagonal.* The lattice's own diagonal is known exactly (see ``csrc/lattice.hpp``), so that it can be
+replaced by the Gaussian's, which is 1, or removed.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from fwcrf import _core
+from fwcrf.kernels import lattice_torch, ops
+from fwcrf.kernels.operator import Operator
+from fwcrf.kernels.threads import threads_for
+
+Engine = Literal["native", "torch"]
+BlurOrder = Literal["symmetric", "forward", "reverse"]
+
+MAX_DIMENSION = 16
+
+# Neighbour over centre of the blur: 1/4, 1/2, 1/4.
+_TAP = 0.5
+# Share of the unblurred values, relative to the centre weight of the blur, that makes the shape of
+# the kernel closest to a Gaussian on photographs: see docs/accuracy.md.
+_IDENTITY = -0.32
+# Beyond this many lattice cells from the origin a double no longer resolves a cell.
+_FARTHEST = 2.0**45
+
+_ORDERS: dict[BlurOrder, int] = {"symmetric": 0, "forward": 1, "reverse": 2}
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice(Operator):
+    """A built lattice; ``Lattice.build`` makes one from features."""
+
+    index: Tensor  # (*batch, n, d + 1), corner vertices of each point
+    splat: Tensor  # (*batch, n, d + 1), weights onto the lattice
+    slice: Tensor  # (*batch, n, d + 1), weights off the lattice; the same tensor where symmetric
+    order: Tensor  # (*batch, n, words), axes leading from corner to corner, packed
+    neighbors: Tensor  # (d + 1, vertices, 2)
+    shift: Tensor | None = None  # (*batch, n), added to the diagonal
+    identity: float = 0.0
+    blur: BlurOrder = "symmetric"
+    engine: Engine = "native"
+    _diagonal: list[Tensor] = field(default_factory=list, repr=False)
+
+    @staticmethod
+    def build(
+        features: Tensor,  # (*batch, n, d), in standard deviations
+        *,
+        blur: BlurOrder = "symmetric",
+        engine: Engine | None = None,
+    ) -> Lattice:
+        """The lattice of ``features``, calibrated so that K_ij is close to exp(-|f_i - f_j|^2 / 2).
+
+        The native engine serves CPU tensors; every other device, and features that need a gradient,
+        get the torch engine, which builds the same lattice.
+        """
+        engine = engine or ("native" if features.is_cpu and not features.requires_grad else "torch")
+        lattice = Lattice.uncalibrated(features, blur=blur, engine=engine)
+        return lattice.scaled(_calibration(features.detach(), lattice).sqrt().expand(features.shape[:-1]))
+
+    @staticmethod
+    def uncalibrated(
+        features: Tensor,
+        *,
+        blur: BlurOrder = "symmetric",
+        engine: Engine = "native",
+        identity: float = _IDENTITY,
+    ) -> Lattice:
+        """As ``build``, with the blur's centre weight 1 and nothing fitted to the image."""
+        d = _check_features(features)
+        flat = features.reshape(-1, *features.shape[-2:]).contiguous()
+        scale = [math.sqrt(2 / 3) * (d + 1) / math.sqrt((i + 1) * (i + 2)) for i in range(d)]
+        low, high = _quotient_bounds(flat, scale)
+        if engine == "native":
+            corners = (*flat.shape[:-1], d + 1)
+            index = torch.empty(corners, dtype=torch.int32)
+            weight = torch.empty(corners, dtype=flat.dtype)
+            order = torch.empty((*flat.shape[:-1], lattice_torch.order_words(d + 1)), dtype=torch.int64)
+            neighbors = torch.from_numpy(
+                _core.build_lattice(
+                    flat.detach(),
+                    torch.tensor(scale, dtype=torch.float64),
+                    torch.tensor(low),
+                    torch.tensor(high),
+                    index,
+                    weight,
+                    order,
+                    threads_for(flat.numel() * 8),
+                )
+            )
+        else:
+            index, weight, order, neighbors = lattice_torch.build(flat, scale, low, high)
+        _warn_if_identity(neighbors, index)
+        shape = (*features.shape[:-1], d + 1)
+        weight = weight.view(shape)
+        return Lattice(
+            index.view(shape), weight, weight, order.view(*shape[:-1], -1), neighbors,
+            identity=identity, blur=blur, engine=engine,
+        )  # fmt: skip
+
+    @property
+    def n(self) -> int:  # type: ignore[override]
+        return self.index.shape[-2]
+
+    @property
+    def batch_shape(self) -> torch.Size:  # type: ignore[override]
+        return self.index.shape[:-2]
+
+    @property
+    def vertices(self) -> int:
+        return self.neighbors.shape[1]
+
+    @property
+    def example(self) -> Tensor:
+        return self.splat
+
+    def apply(self, x: Tensor) -> Tensor:
+        batch = torch.broadcast_shapes(x.shape[:-2], self.batch_shape)
+        channels = x.shape[-1]
+        images = math.prod(batch[: len(batch) - len(self.batch_shape)])
+        stacked = x.expand(*batch, *x.shape[-2:]).reshape(images, -1, channels)
+        splat = self.splat.to(x.dtype)
+        tables = (
+            self.index.flatten(0, -2),
+            splat.flatten(0, -2),
+            splat.flatten(0, -2) if self.slice is self.splat else self.slice.to(x.dtype).flatten(0, -2),
+            self.neighbors,
+            None if self.shift is None else self.shift.to(x.dtype).flatten(),
+        )
+        if self.engine == "native":
+            y = ops.lattice_filter(stacked, *tables, _TAP, self.identity, _ORDERS[self.blur])
+        else:
+            y = lattice_torch.filter(
+                stacked, *tables, tap=_TAP, identity=self.identity, order=_ORDERS[self.blur]
+            )
+        return y.view(*batch, self.n, channels)
+
+    @property
+    def T(self) -> Lattice:
+        transposed: dict[BlurOrder, BlurOrder] = {
+            "symmetric": "symmetric", "forward": "reverse", "reverse": "forward",
+        }  # fmt: skip
+        return replace(self, splat=self.slice, slice=self.splat, blur=transposed[self.blur])
+
+    def diagonal(self) -> Tensor:
+        if not self._diagonal:
+            assert self.slice is self.splat, "the diagonal is found before rows and columns differ"
+            index, weight, order = (t.flatten(0, -2) for t in (self.index, self.splat, self.order))
+            if self.engine == "native":
+                out = torch.empty(len(weight), dtype=weight.dtype)
+                work = 32 * out.numel()
+                _core.diagonal(
+                    index,
+                    weight.contiguous(),
+                    order,
+                    self.neighbors,
+                    _TAP,
+                    self.identity,
+                    out,
+                    threads_for(work),
+                )
+            else:
+                out = lattice_torch.diagonal(index, weight, order, self.neighbors, _TAP, self.identity)
+            self._diagonal.append(out.view(self.index.shape[:-1]))
+        own = self._diagonal[0]
+        return own if self.shift is None else own + self.shift
+
+    def scaled(self, left: Tensor, right: Tensor | None = None) -> Lattice:
+        both = right is None
+        if right is None:
+            right = left
+        elif not self._diagonal:
+            self.diagonal()
+        slice = self.slice * left.unsqueeze(-1)
+        splat = slice if both and self.slice is self.splat else self.splat * right.unsqueeze(-1)
+        return replace(
+            self,
+            splat=splat,
+            slice=slice,
+            shift=None if self.shift is None else left * self.shift * right,
+            _diagonal=[left * own * right for own in self._diagonal],
+        )
+
+    def shifted(self, shift: Tensor) -> Lattice:
+        return replace(self, shift=shift if self.shift is None else self.shift + shift)
+
+
+def _check_features(features: Tensor) -> int:
+    if not isinstance(features, Tensor):
+        raise TypeError(f"features is a {type(features).__name__}; expected a torch tensor.")
+    if features.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"features has dtype {features.dtype}; expected float32 or float64.")
+    if features.dim() < 2 or features.numel() == 0:
+        raise ValueError(
+            f"features has shape {tuple(features.shape)}; expected (*batch, n, d) with at least one point."
+        )
+    d = features.shape[-1]
+    if d > MAX_DIMENSION:
+        raise ValueError(
+            f"features has {d} columns; the lattice takes 1 to {MAX_DIMENSION}. "
+            "Reduce them (principal components, for example), or use method='exact' for few points."
+        )
+    return d
+
+
+def _quotient_bounds(features: Tensor, scale: Sequence[float]) -> tuple[list[int], list[int]]:
+    """Bounds on the first d lattice quotients of all points, from those on the features."""
+    d = features.shape[-1]
+    rows = features.detach().reshape(-1, d)
+    if rows.is_cpu:
+        finite, lowest, highest = _core.feature_bounds(rows)
+    else:
+        least, most = rows.aminmax(dim=0)
+        finite = bool(torch.isfinite(rows).all())
+        lowest, highest = least.tolist(), most.tolist()
+    if not finite:
+        bad = int((~torch.isfinite(rows)).any(-1).sum())
+        raise ValueError(
+            f"features are NaN or infinite for {bad} of {len(rows)} points; expected finite numbers. "
+            "Check the image for missing values, and that no bandwidth is too small for its units."
+        )
+    low = [v * s for v, s in zip(lowest, scale, strict=True)]
+    high = [v * s for v, s in zip(highest, scale, strict=True)]
+    farthest = max(abs(v) for v in (*low, *high)) * (d + 1)
+    if farthest > _FARTHEST:
+        raise ValueError(
+            f"features reach {max(map(abs, (*lowest, *highest))):.3g} standard deviations from the origin; "
+            "expected less than about 1e13. Use larger bandwidths, or subtract the mean from the features."
+        )
+    # Coordinate j of the elevated point is sum_{i >= j} c_i - j c_{j-1}.
+    least = [sum(low[j:]) - (j * high[j - 1] if j else 0.0) for j in range(d)]
+    most = [sum(high[j:]) - (j * low[j - 1] if j else 0.0) for j in range(d)]
+    return (
+        [math.floor(v / (d + 1)) - 2 for v in least],
+        [math.ceil(v / (d + 1)) + 2 for v in most],
+    )
+
+
+def _warn_if_identity(neighbors: Tensor, index: Tensor) -> None:
+    corners, vertices = neighbors.shape[:2]
+    points = index.numel() // corners
+    if points > 1 and vertices >= corners * points:
+        warnings.warn(
+            f"all {points} points lie in lattice cells of their own, so the kernel is close to the "
+            "identity and does not smooth. The bandwidths are probably too small for the units of the "
+            "data: colours of a uint8 image run from 0 to 255, positions are in pixels.",
+            stacklevel=4,
+        )
+
+
+def _calibration(features: Tensor, lattice: Lattice, rows: int = 128, columns: int = 4096) -> Tensor:
+    """The factor that best fits the lattice to the exact kernel, one per image: ``(*batch, 1)``.
+
+    Least squares over the row sums of a block of pairs of points, disjoint so that no pair is a point
+    with itself. The same sample enters both sums, so most of its noise cancels.
+    """
+    n, d = features.shape[-2:]
+    batch = features.shape[:-2]
+    # What an infinite, fully populated lattice would need: the fallback where no pair is near.
+    cell = (d + 1.0) ** (d - 0.5) / (math.sqrt(2 / 3) * (d + 1)) ** d
+    constant = (2 * math.pi) ** (d / 2) / cell / (1 + 2 * _TAP) ** (d + 1)
+    if n < 2:
+        return features.new_full((*batch, 1), constant)
+    rows = min(rows, n // 2)
+    columns = min(columns, n - rows)
+    chosen = torch.arange(rows + columns, device=features.device) * n // (rows + columns)
+    is_row = torch.arange(rows + columns, device=features.device) * rows % (rows + columns) < rows
+    row, column = chosen[is_row], chosen[~is_row]
+
+    exact = ops.exact_sums(features[..., row, :], features[..., column, :]).flatten(0, -2)
+    corners = d + 1
+    index = lattice.index.view(-1, n, corners)
+    weight = lattice.splat.detach().view(-1, n, corners)
+    pick = lambda t, at: t[:, at].reshape(-1, corners)  # noqa: E731
+    ones = weight.new_ones(1, weight.shape[0] * len(column), 1)
+    values = lattice_torch.splat(ones, pick(index, column), pick(weight, column), lattice.vertices)
+    values = lattice_torch.mix(values, lattice.neighbors, _TAP, lattice.identity, _ORDERS[lattice.blur])
+    own = lattice_torch.slice(values, pick(index, row), pick(weight, row)).view(-1, len(row)).double()
+    exact = exact.view(own.shape).double()
+    square = own.square().sum(-1)
+    fitted = torch.where(square > 0, (own * exact).sum(-1) / square.clamp(min=1e-300), constant)
+    # A fit over pairs that hardly see each other says nothing; the truth is within a factor of a few.
+    fitted = fitted.clamp(constant / 8, constant * 8)
+    return fitted.to(features.dtype).view(*batch, 1)

@@ -1,0 +1,197 @@
+"""The interface of a kernel operator: a linear map over the points of an image.
+
+An operator acts on ``x`` of shape ``(*batch, n, channels)``, each channel on its own. Kernels are
+symmetric; the transpose exists because two of the normalizations are not.
+
+Everything that turns a kernel into the one a model uses is a scaling of rows and columns or a
+change of the diagonal, so those two operations are the whole algebra::
+
+    K.scaled(a)            diag(a) K diag(a)
+    K.shifted(e)           K + diag(e)
+    K.normalized(mode)     rows and columns scaled by powers of the row sums
+    K.without_self_edges() K - diag(K)
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+Normalization = Literal["symmetric", "none", "before", "after"]
+
+
+def check_normalization(mode: str) -> None:
+    if mode not in get_args(Normalization):
+        raise ValueError(
+            f"normalization={mode!r} is not known; expected one of {', '.join(get_args(Normalization))}."
+        )
+
+
+class Operator(ABC):
+    """A linear map K on ``(*batch, n, channels)``, the same for every channel."""
+
+    n: int
+    batch_shape: torch.Size
+
+    @abstractmethod
+    def apply(self, x: Tensor) -> Tensor:  # (*batch, n, channels), already checked
+        """K x."""
+
+    @property
+    @abstractmethod
+    def T(self) -> Operator:
+        """The exact transpose."""
+
+    @abstractmethod
+    def diagonal(self) -> Tensor:
+        """The entries K_ii, ``(*batch, n)``."""
+
+    def scaled(self, left: Tensor, right: Tensor | None = None) -> Operator:
+        """diag(left) K diag(right); ``right`` is ``left`` unless given. Both ``(*batch, n)``."""
+        return Rescaled(self, left, left if right is None else right)
+
+    def shifted(self, shift: Tensor) -> Operator:
+        """K + diag(shift), ``shift`` of shape ``(*batch, n)``."""
+        return Shifted(self, shift)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        check_values(x, self.n)
+        return self.apply(x)
+
+    @property
+    @abstractmethod
+    def example(self) -> Tensor:
+        """A tensor whose dtype and device are those in which the operator was built."""
+
+    def row_sums(self) -> Tensor:
+        """K 1, ``(*batch, n)``."""
+        ones = self.example.new_ones(*self.batch_shape, self.n, 1)
+        return self.apply(ones).squeeze(-1)
+
+    def to_dense(self) -> Tensor:
+        """The matrix, ``(*batch, n, n)``: for tests and small problems."""
+        eye = torch.eye(self.n, dtype=self.example.dtype, device=self.example.device)
+        return self.apply(eye.expand(*self.batch_shape, self.n, self.n))
+
+    def normalized(self, mode: Normalization) -> Operator:
+        """Divide by the row sums D = K 1.
+
+        ``"symmetric"``: D^-1/2 K D^-1/2; ``"before"``: K D^-1; ``"after"``: D^-1 K; ``"none"``: K.
+        """
+        check_normalization(mode)
+        if mode == "none":
+            return self
+        sums = self.row_sums()
+        if mode == "symmetric":
+            return self.scaled(sums.rsqrt())
+        ones = torch.ones_like(sums)
+        return self.scaled(ones, 1 / sums) if mode == "before" else self.scaled(1 / sums, ones)
+
+    def with_unit_diagonal(self) -> Operator:
+        """K with every K_ii set to 1, as a Gaussian has it."""
+        return self.shifted(1 - self.diagonal())
+
+    def without_self_edges(self) -> Operator:
+        """K - diag(K): no point is its own neighbour."""
+        return self.shifted(-self.diagonal())
+
+
+@dataclass(frozen=True)
+class Rescaled(Operator):
+    """diag(left) K diag(right), for operators that cannot absorb the factors."""
+
+    inner: Operator
+    left: Tensor  # (*batch, n)
+    right: Tensor  # (*batch, n)
+
+    @property
+    def n(self) -> int:  # type: ignore[override]
+        return self.inner.n
+
+    @property
+    def batch_shape(self) -> torch.Size:  # type: ignore[override]
+        return torch.broadcast_shapes(self.inner.batch_shape, self.left.shape[:-1])
+
+    @property
+    def example(self) -> Tensor:
+        return self.inner.example
+
+    def apply(self, x: Tensor) -> Tensor:
+        left, right = (s.unsqueeze(-1).to(x.dtype) for s in (self.left, self.right))
+        return left * self.inner.apply(right * x)
+
+    @property
+    def T(self) -> Operator:
+        return Rescaled(self.inner.T, self.right, self.left)
+
+    def diagonal(self) -> Tensor:
+        return self.left * self.inner.diagonal() * self.right
+
+    def scaled(self, left: Tensor, right: Tensor | None = None) -> Operator:
+        right = left if right is None else right
+        return replace(self, left=self.left * left, right=self.right * right)
+
+
+@dataclass(frozen=True)
+class Shifted(Operator):
+    """K + diag(shift), for operators that cannot absorb the shift."""
+
+    inner: Operator
+    shift: Tensor  # (*batch, n)
+
+    @property
+    def n(self) -> int:  # type: ignore[override]
+        return self.inner.n
+
+    @property
+    def batch_shape(self) -> torch.Size:  # type: ignore[override]
+        return torch.broadcast_shapes(self.inner.batch_shape, self.shift.shape[:-1])
+
+    @property
+    def example(self) -> Tensor:
+        return self.inner.example
+
+    def apply(self, x: Tensor) -> Tensor:
+        return torch.addcmul(self.inner.apply(x), self.shift.unsqueeze(-1).to(x.dtype), x)
+
+    @property
+    def T(self) -> Operator:
+        return Shifted(self.inner.T, self.shift)
+
+    def diagonal(self) -> Tensor:
+        return self.inner.diagonal() + self.shift
+
+    def scaled(self, left: Tensor, right: Tensor | None = None) -> Operator:
+        right = left if right is None else right
+        return Shifted(self.inner.scaled(left, right), left * self.shift * right)
+
+    def shifted(self, shift: Tensor) -> Operator:
+        return replace(self, shift=self.shift + shift)
+
+
+def check_values(x: Tensor, n: int) -> None:
+    """Refuse what no operator can take: not a float tensor, or not n points."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x is a {type(x).__name__}; expected a torch tensor: torch.from_numpy(x) makes one.")
+    if x.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"x has dtype {x.dtype}; expected float32 or float64: convert with x.float().")
+    if x.dim() < 2 or x.shape[-2] != n:
+        raise ValueError(
+            f"x has shape {tuple(x.shape)}; expected (*batch, {n}, channels): "
+            f"one row for each of the {n} points, channels last."
+        )
+
+
+def check_finite(x: Tensor, name: str) -> None:
+    """Refuse NaN and infinity. Skipped inside torch.compile, where a tensor has no value to look at."""
+    if torch.compiler.is_compiling() or torch.isfinite(x.sum()) or torch.isfinite(x).all():
+        return
+    bad = int((~torch.isfinite(x)).sum())
+    raise ValueError(
+        f"{name} has {bad} values that are NaN or infinite, of {x.numel()}; expected finite numbers. "
+        "torch.nan_to_num replaces them, if they are meant."
+    )

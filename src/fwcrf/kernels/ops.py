@@ -1,0 +1,254 @@
+"""The linear filters as torch operators.
+
+Each filter is a custom operator without autograd, so that torch.compile and torch.export see one
+opaque node, wrapped in an autograd Function whose backward is the filter again: that gives
+derivatives of any order, torch.func and vmap. Kernels for other devices are plain torch.
+"""
+
+# pyright: reportRedeclaration=false
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fwcrf import _core
+from fwcrf.kernels import lattice_torch, separable_torch
+from fwcrf.kernels.operator import check_finite
+from fwcrf.kernels.threads import threads_for
+
+_CHUNK_BYTES = 32 << 20
+
+
+# --- exact -------------------------------------------------------------------------------------
+
+
+@torch.library.custom_op("fwcrf::exact_filter", mutates_args=())
+def _exact(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """sum_j exp(-|rows_i - columns_j|^2 / 2) x_j with leading axes broadcast."""
+    batch = torch.broadcast_shapes(x.shape[:-2], rows.shape[:-2], columns.shape[:-2])
+    x, rows, columns = (t.expand(*batch, *t.shape[-2:]) for t in (x, rows, columns))
+    out = x.new_empty(*batch, rows.shape[-2], x.shape[-1])
+    step = max(1, _CHUNK_BYTES // (x.element_size() * max(1, columns.shape[-2])))
+    for at in itertools.product(*map(range, batch)):
+        for start in range(0, rows.shape[-2], step):
+            some = rows[at][start : start + step]
+            # The form with a matrix product is faster and loses half the digits.
+            distance = torch.cdist(some, columns[at], compute_mode="donot_use_mm_for_euclid_dist")
+            out[at][start : start + step] = distance.square_().mul_(-0.5).exp_() @ x[at]
+    return out
+
+
+@_exact.register_fake
+def _(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    batch = torch.broadcast_shapes(x.shape[:-2], rows.shape[:-2], columns.shape[:-2])
+    return x.new_empty(*batch, rows.shape[-2], x.shape[-1])
+
+
+@_exact.register_vmap
+def _(info: Any, in_dims: Any, x: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, int]:
+    rank = max(t.dim() - (d is not None) for t, d in zip((x, rows, columns), in_dims, strict=True))
+
+    def lead(t: Tensor, dim: int | None) -> Tensor:
+        if dim is None:
+            return t
+        t = t.movedim(dim, 0)
+        return t.view(t.shape[0], *[1] * (rank + 1 - t.dim()), *t.shape[1:])
+
+    return _exact(*(lead(t, d) for t, d in zip((x, rows, columns), in_dims, strict=True))), 0
+
+
+class _Exact(torch.autograd.Function):
+    """Its derivatives in the features are the same filter applied to x times features."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        return _exact(x, rows, columns)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        x, rows, columns = ctx.saved_tensors
+        needs_x, needs_rows, needs_columns = ctx.needs_input_grad
+        grad_x = grad_rows = grad_columns = None
+        if needs_x or needs_columns:
+            back = _Exact.apply(g, columns, rows)
+            grad_x = back.sum_to_size(x.shape)
+            if needs_columns:
+                grad_columns = _pull(x, g, columns, rows, back).sum_to_size(columns.shape)
+        if needs_rows:
+            forward = _Exact.apply(x, rows, columns)
+            grad_rows = _pull(g, x, rows, columns, forward).sum_to_size(rows.shape)
+        return grad_x, grad_rows, grad_columns
+
+
+def _pull(left: Tensor, right: Tensor, at: Tensor, other: Tensor, filtered: Tensor) -> Tensor:
+    """sum_j k_ij <left_i, right_j> (other_j - at_i), where ``filtered`` is K right."""
+    outer = (right.unsqueeze(-1) * other.unsqueeze(-2)).flatten(-2)
+    moved = _Exact.apply(outer, at, other).unflatten(-1, (right.shape[-1], other.shape[-1]))
+    pulled = (left.unsqueeze(-1) * moved).sum(-2)
+    return pulled - at * (left * filtered).sum(-1, keepdim=True)
+
+
+def exact_filter(x: Tensor, features: Tensor) -> Tensor:
+    """K x for the Gaussian kernel of ``features``; any leading axes."""
+    check_finite(x, "x")
+    return _Exact.apply(x, features, features)
+
+
+def exact_sums(rows: Tensor, columns: Tensor) -> Tensor:
+    """sum_j exp(-|rows_i - columns_j|^2 / 2), (*batch, rows, 1)."""
+    return _exact(columns.new_ones(*columns.shape[:-1], 1), rows, columns)
+
+
+# --- lattice -----------------------------------------------------------------------------------
+
+
+@torch.library.custom_op("fwcrf::lattice_filter", mutates_args=())
+def _lattice(
+    x: Tensor,  # (images, n, channels)
+    index: Tensor,  # (n, corners)
+    splat: Tensor,  # (n, corners)
+    slice: Tensor,  # (n, corners)
+    neighbors: Tensor,  # (corners, vertices, 2)
+    shift: Tensor | None,  # (n)
+    tap: float,
+    identity: float,
+    order: int,
+    checked: bool,
+) -> Tensor:
+    return lattice_torch.filter(
+        x, index, splat, slice, neighbors, shift, tap=tap, identity=identity, order=order
+    )
+
+
+@_lattice.register_kernel("cpu")
+def _(x, index, splat, slice, neighbors, shift, tap, identity, order, checked):  # type: ignore
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    if x.numel():
+        work = x[0].numel() * index.shape[-1]
+        finite = _core.filter(
+            x.detach(), index, splat, slice, neighbors, shift, tap, identity, order, out,
+            threads_for(work),
+        )  # fmt: skip
+        if checked and not finite:
+            check_finite(x, "x")
+    return out
+
+
+@_lattice.register_fake
+def _(x, index, splat, slice, neighbors, shift, tap, identity, order, checked):  # type: ignore
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+@_lattice.register_vmap
+def _(info, in_dims, x, *rest):  # type: ignore
+    if any(d is not None for d in in_dims[1:]):
+        raise ValueError("vmap over a lattice filter takes batches of x, not of lattices.")
+    x = x.movedim(in_dims[0], 0)
+    return _lattice(x.flatten(0, 1), *rest).unflatten(0, x.shape[:2]), 0
+
+
+_TRANSPOSED = {0: 0, 1: 2, 2: 1}
+
+
+class _Lattice(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, index, splat, slice, neighbors, shift, tap, identity, order, checked):  # type: ignore
+        return _lattice(x, index, splat, slice, neighbors, shift, tap, identity, order, checked)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _, index, splat, slice, neighbors, shift, ctx.tap, ctx.identity, ctx.order, _ = inputs
+        ctx.save_for_backward(index, splat, slice, neighbors, shift)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        index, splat, slice, neighbors, shift = ctx.saved_tensors
+        order = _TRANSPOSED[ctx.order]
+        # Gradients may overflow on purpose (loss scaling): what to do about it is the caller's.
+        out = _Lattice.apply(g, index, slice, splat, neighbors, shift, ctx.tap, ctx.identity, order, False)
+        return (out, *[None] * 9)
+
+
+def lattice_filter(
+    x: Tensor,
+    index: Tensor,
+    splat: Tensor,
+    slice: Tensor,
+    neighbors: Tensor,
+    shift: Tensor | None,
+    tap: float,
+    identity: float,
+    order: int,
+) -> Tensor:
+    """diag(shift) x + slice (blur + identity I) splat' x, linear in x; see ``Lattice``."""
+    return _Lattice.apply(x, index, splat, slice, neighbors, shift, tap, identity, order, True)
+
+
+# --- separable ---------------------------------------------------------------------------------
+
+
+@torch.library.custom_op("fwcrf::separable_filter", mutates_args=())
+def _separable(x: Tensor, shape: Sequence[int], taps: Sequence[Tensor]) -> Tensor:
+    return separable_torch.filter(x, shape, taps)
+
+
+@_separable.register_kernel("cpu")
+def _(x, shape, taps):  # type: ignore
+    y = x.contiguous()
+    for axis, tap in enumerate(taps):
+        outer = x.shape[0] * math.prod(shape[:axis])
+        source = y.view(outer, shape[axis], -1)
+        out = torch.empty_like(source)
+        work = x.numel() * tap.numel()
+        _core.filter_axis(source.detach(), tap.detach(), out, threads_for(work))
+        y = out
+    return y.view(x.shape) if len(taps) else y.clone()
+
+
+@_separable.register_fake
+def _(x, shape, taps):  # type: ignore
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+@_separable.register_vmap
+def _(info, in_dims, x, shape, taps):  # type: ignore
+    x = x.movedim(in_dims[0], 0)
+    return _separable(x.flatten(0, 1), shape, taps).unflatten(0, x.shape[:2]), 0
+
+
+class _Separable(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, shape, *taps):  # type: ignore
+        return _separable(x, shape, taps)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _, ctx.shape, *taps = inputs
+        ctx.save_for_backward(*taps)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        taps = ctx.saved_tensors
+        return (_Separable.apply(g, ctx.shape, *taps), None, *[None] * len(taps))
+
+
+def separable_filter(x: Tensor, shape: Sequence[int], taps: Sequence[Tensor]) -> Tensor:
+    """Symmetric taps along each grid axis of ``x`` (images, n, channels), zero outside the grid."""
+    check_finite(x, "x")
+    return _Separable.apply(x, list(shape), *taps)
