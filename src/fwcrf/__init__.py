@@ -1,8 +1,32 @@
-"""fwcrf: dense conditional random fields by regularized Frank-Wolfe."""
+"""fwcrf: dense conditional random fields by regularized Frank-Wolfe.
 
-import torch as _torch  # noqa: F401  before the native module, so that both share one OpenMP runtime
+::
 
-from fwcrf import kernels
+    image, logits
+      -> features      a vector per pixel (position, colour, anything)
+      -> kernels       a symmetric operator K per Gaussian: exact, lattice, separable
+      -> pairwise      P = sum_c (K_c - diag) (x) M_c
+      -> energy        E(x) = 1/2 <x, P x> + <u, x>,  u = -logits,  x in a product of simplices
+      -> solvers       x_{k+1} = x_k + a_k (p_k - x_k),  p_k = argmin_p <grad f(x_k), p> + g(p)
+      -> rounding      labels
+"""
 
-__all__ = ["kernels"]
+# torch before the native module, so that both share one OpenMP runtime.
+import torch as _torch  # noqa: F401
+
+from fwcrf import kernels, pairwise, regularizers, rounding, solvers, spectrum, stepsizes
+from fwcrf.energy import Energy
+from fwcrf.solvers import minimize
+
+__all__ = [
+    "Energy",
+    "kernels",
+    "minimize",
+    "pairwise",
+    "regularizers",
+    "rounding",
+    "solvers",
+    "spectrum",
+    "stepsizes",
+]
 __version__ = "0.1.0.dev0"

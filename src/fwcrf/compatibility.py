@@ -1,0 +1,112 @@
+"""How much two labels dislike being neighbours: a symmetric matrix M over labels, applied to rows.
+
+``compatibility(value)`` reads what a user passes: a number is Potts, a vector a diagonal matrix, a
+matrix itself, symmetrised as (M + M') / 2. Energies, not scores: a positive entry is a penalty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Compatibility(Protocol):
+    """M, symmetric, over L labels."""
+
+    def apply(self, y: Tensor) -> Tensor:  # (*batch, n, L)
+        """y M."""
+        ...
+
+    def matrix(self, num_labels: int) -> Tensor: ...
+
+    def weighted(self, weight: Tensor) -> Compatibility:
+        """M times a kernel's weight: a scalar, or one per label as (diag(w) M + M diag(w)) / 2."""
+        ...
+
+
+@dataclass(frozen=True)
+class Potts:
+    """M_st = w [s != t], or (w_s + w_t) / 2 [s != t] for one weight per label."""
+
+    weight: Tensor  # () or (L,)
+
+    def apply(self, y: Tensor) -> Tensor:
+        w = self.weight.to(y)
+        total = y.sum(-1, keepdim=True)
+        if w.dim() == 0:
+            return w * (total - y)
+        weighted = w * y
+        return 0.5 * (w * total + weighted.sum(-1, keepdim=True)) - weighted
+
+    def matrix(self, num_labels: int) -> Tensor:
+        w = self.weight.expand(num_labels)
+        mean = 0.5 * (w[:, None] + w[None, :])
+        return mean - torch.diag(mean.diagonal())
+
+    def weighted(self, weight: Tensor) -> Potts:
+        if self.weight.dim() and weight.dim():
+            raise ValueError(
+                "both the kernel's weight and the Potts weight are per label; make one of them a number."
+            )
+        return Potts(self.weight * weight)
+
+
+@dataclass(frozen=True)
+class Diagonal:
+    """M = diag(v): what two neighbours pay for sharing label s (negative: what they gain)."""
+
+    values: Tensor  # (L,)
+
+    def apply(self, y: Tensor) -> Tensor:
+        return y * self.values.to(y)
+
+    def matrix(self, num_labels: int) -> Tensor:
+        return torch.diag(self.values)
+
+    def weighted(self, weight: Tensor) -> Diagonal:
+        return Diagonal(self.values * weight)
+
+
+@dataclass(frozen=True)
+class Full:
+    """Any symmetric matrix."""
+
+    values: Tensor  # (L, L)
+
+    def apply(self, y: Tensor) -> Tensor:
+        return y @ self.values.to(y)
+
+    def matrix(self, num_labels: int) -> Tensor:
+        return self.values
+
+    def weighted(self, weight: Tensor) -> Full:
+        product = weight.unsqueeze(-1) * self.values if weight.dim() else weight * self.values
+        return Full(0.5 * (product + product.mT))
+
+
+def compatibility(value: float | Sequence[float] | Tensor | Compatibility, num_labels: int) -> Compatibility:
+    """Read a number (Potts), a vector (diagonal) or a matrix (full) over ``num_labels`` labels.
+
+    >>> compatibility(2.0, 3).matrix(3)
+    tensor([[0., 2., 2.],
+            [2., 0., 2.],
+            [2., 2., 0.]])
+    """
+    if isinstance(value, Potts | Diagonal | Full):
+        return value
+    m = torch.as_tensor(value)
+    m = m if m.is_floating_point() else m.float()
+    if m.shape not in ((), (num_labels,), (num_labels, num_labels)):
+        raise ValueError(
+            f"compatibility has shape {tuple(m.shape)}; expected a number (Potts), {num_labels} numbers "
+            f"(diagonal) or a {num_labels} x {num_labels} matrix for {num_labels} labels."
+        )
+    if not torch.isfinite(m).all():
+        raise ValueError("compatibility has NaN or infinite entries; expected finite numbers.")
+    if m.dim() == 0:
+        return Potts(m)
+    return Diagonal(m) if m.dim() == 1 else Full(0.5 * (m + m.mT))

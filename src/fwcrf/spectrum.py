@@ -1,0 +1,98 @@
+"""Extreme eigenvalues of a symmetric operator, by Lanczos iteration with three vectors.
+
+Step sizes need the largest eigenvalue of P, convexity its smallest. Without reorthogonalisation
+converged eigenvalues appear again as copies, which the extremes do not mind, and memory stays at
+three vectors however many steps are taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fwcrf.energy import inner
+
+
+class Extremes(NamedTuple):
+    """Extreme eigenvalues per image, ``(*batch,)`` each, and bounds on their errors.
+
+    ``lowest`` and ``highest`` approach the ends of the spectrum from inside; an eigenvalue lies within
+    the error of each.
+    """
+
+    lowest: Tensor
+    highest: Tensor
+    lowest_error: Tensor
+    highest_error: Tensor
+
+
+def extreme_eigenvalues(
+    operator: Callable[[Tensor], Tensor],
+    like: Tensor,  # (*batch, n, L): shape, dtype and device of the vectors
+    *,
+    tol: float = 1e-3,
+    max_steps: int = 100,
+    seed: int = 0,
+) -> Extremes:
+    """Lanczos until both errors are below ``tol`` times the largest eigenvalue in absolute value.
+
+    >>> import torch
+    >>> d = torch.tensor([[-2.0], [1.0], [5.0]])
+    >>> found = extreme_eigenvalues(lambda x: d * x, torch.zeros(3, 1))
+    >>> round(float(found.lowest), 4), round(float(found.highest), 4)
+    (-2.0, 5.0)
+    """
+    if like.dim() < 2 or like.numel() == 0:
+        raise ValueError(
+            f"like has shape {tuple(like.shape)}; expected (*batch, n, channels), none of them 0."
+        )
+    generator = torch.Generator().manual_seed(seed)
+    v = torch.randn(like.shape, generator=generator, dtype=torch.float64).to(like)
+    v = v / _norm(v).to(v)
+    previous = torch.zeros_like(v)
+    alphas: list[Tensor] = []
+    betas: list[Tensor] = []
+    size = like.shape[-2] * like.shape[-1]
+    with torch.no_grad():
+        for _ in range(min(max_steps, size)):
+            w = operator(v)
+            alpha = inner(v, w)
+            if betas:
+                # An image whose Krylov space is exhausted (beta = 0) only repeats a value it has.
+                alpha = torch.where(betas[-1] > 0, alpha, alphas[0])
+            w = w - _expand(alpha, w) * v
+            if betas:
+                w = w - _expand(betas[-1], w) * previous
+            beta = inner(w, w).sqrt()
+            alphas.append(alpha)
+            scale = torch.stack(alphas).abs().amax(0)
+            beta = torch.where(beta > torch.finfo(w.dtype).eps * scale, beta, 0.0)
+            found = _ritz(alphas, betas, beta)
+            largest = torch.maximum(found.lowest.abs(), found.highest.abs())
+            errors = torch.maximum(found.lowest_error, found.highest_error)
+            if bool((errors <= tol * largest).all()):
+                break
+            previous, v = v, w / _expand(beta, w).clamp(min=torch.finfo(w.dtype).tiny)
+            betas.append(beta)
+    return found
+
+
+def _ritz(alphas: list[Tensor], betas: list[Tensor], last: Tensor) -> Extremes:
+    T = torch.diag_embed(torch.stack(alphas, -1))
+    if betas:
+        off = torch.diag_embed(torch.stack(betas, -1), offset=1)
+        T = T + off + off.mT
+    values, vectors = torch.linalg.eigh(T)
+    errors = last.unsqueeze(-1) * vectors[..., -1, :].abs()
+    return Extremes(values[..., 0], values[..., -1], errors[..., 0], errors[..., -1])
+
+
+def _norm(v: Tensor) -> Tensor:
+    return inner(v, v).sqrt()[..., None, None]
+
+
+def _expand(scalar: Tensor, like: Tensor) -> Tensor:
+    return scalar[..., None, None].to(like.dtype)
