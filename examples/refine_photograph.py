@@ -39,7 +39,7 @@ def rough_logits(image: np.ndarray, count: int, block: int = 12) -> np.ndarray:
     small = Image.fromarray(image).resize((width // block, height // block), Image.Resampling.BOX)
     colours = np.asarray(small, np.float64).reshape(-1, 3)
     distance = ((colours[:, None] - colour_clusters(colours, count)) ** 2).sum(-1)
-    scores = (-distance / (2 * 30.0**2)).reshape(small.height, small.width, count)
+    scores = (-distance / (2 * 50.0**2)).reshape(small.height, small.width, count)
     rows = np.arange(height) * small.height // height
     columns = np.arange(width) * small.width // width
     return scores[rows][:, columns].astype(np.float32)
@@ -47,7 +47,7 @@ def rough_logits(image: np.ndarray, count: int, block: int = 12) -> np.ndarray:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--photograph", default="coffee", help="a colour photograph of skimage.data")
+    parser.add_argument("--photograph", default="astronaut", help="a colour photograph of skimage.data")
     parser.add_argument("--labels", type=int, default=5)
     parser.add_argument("--solver", default="l2fw", choices=fwcrf.solvers.names())
     parser.add_argument("--steps", type=int, default=10)
@@ -58,7 +58,7 @@ def main() -> None:
     shape = image.shape[:2]
     logits = torch.from_numpy(rough_logits(image, args.labels)).flatten(0, 1)
 
-    kernels = [Bilateral(xy=80, color=13, weight=5.0), Spatial(xy=3, weight=1.0)]
+    kernels = [Bilateral(xy=80, color=13, weight=5.0), Spatial(xy=3, weight=2.0)]
     pairwise = fwcrf.pairwise.of_image(kernels, image, args.labels)
     energy = fwcrf.Energy(pairwise, unary_from_logits(logits))
 

@@ -1,0 +1,112 @@
+import itertools
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from fwcrf import Energy
+from fwcrf.energy import unary_from_logits
+from fwcrf.kernels import Exact, Lattice
+from fwcrf.pairwise import dense
+
+N, L = 5, 3
+DTYPE = torch.float64
+
+
+def random(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=DTYPE)
+
+
+@pytest.fixture
+def energy():
+    return Energy(dense([Exact(random(N, 2))], L, compat=random(L, L, seed=1)), random(N, L, seed=2))
+
+
+def test_value_is_the_quadratic_form(energy):
+    x = random(N, L, seed=3)
+    flat = x.flatten()
+    expected = 0.5 * flat @ energy.pairwise.to_dense() @ flat + flat @ energy.unary.flatten()
+    assert_close(energy.value(x), expected)
+
+
+def test_grad_is_the_derivative_of_value(energy):
+    x = random(N, L, seed=3).requires_grad_()
+    (expected,) = torch.autograd.grad(energy.value(x), x)
+    assert_close(energy.grad(x), expected)
+
+
+def test_curvature_completes_the_expansion(energy):
+    x, d = random(N, L, seed=3), random(N, L, seed=4)
+    a = 0.3
+    expected = energy.value(x) + a * (energy.grad(x) * d).sum() + a * a / 2 * energy.curvature(d)
+    assert_close(energy.value(x + a * d), expected)
+
+
+def test_of_labels_sums_the_potentials(energy):
+    K = Exact(random(N, 2)).to_dense()
+    M = energy.pairwise.compat.matrix(L)
+    for labels in itertools.islice(itertools.product(range(L), repeat=N), 0, None, 17):
+        expected = sum(energy.unary[i, s] for i, s in enumerate(labels))
+        expected += sum(K[i, j] * M[labels[i], labels[j]] for i in range(N) for j in range(i))
+        assert_close(energy.of_labels(torch.tensor(labels)), expected)
+
+
+def test_batch_equals_loop():
+    f, u = random(3, N, 2), random(3, N, L, seed=1)
+    batched = Energy(dense([Lattice.build(f)], L), u)
+    x, labels = random(3, N, L, seed=2), torch.arange(3 * N).view(3, N) % L
+    for i in range(3):
+        single = Energy(dense([Lattice.build(f[i])], L), u[i])
+        assert_close(batched.value(x)[i], single.value(x[i]))
+        assert_close(batched.grad(x)[i], single.grad(x[i]))
+        assert_close(batched.of_labels(labels)[i], single.of_labels(labels[i]))
+
+
+def test_values_are_summed_in_float64():
+    n = 1_000_000
+    energy = Energy(dense([Lattice.build(torch.zeros(n, 1))], 2) * 0.0, torch.full((n, 2), 0.1))
+    value = energy.of_labels(torch.zeros(n, dtype=torch.int64))
+    assert value.dtype == torch.float64
+    assert_close(value.item(), n * float(torch.tensor(0.1)), rtol=1e-12, atol=0)
+
+
+def test_a_forbidden_label_costs_nothing_until_it_is_taken():
+    unary = torch.tensor([[0.0, torch.inf], [1.0, 2.0]])
+    energy = Energy(dense([Exact(torch.zeros(2, 1))], 2), unary)
+    assert energy.of_labels(torch.tensor([0, 0])) == 1
+    assert energy.of_labels(torch.tensor([1, 1])) == torch.inf
+
+
+def test_logits_become_energies():
+    assert_close(unary_from_logits(torch.tensor([1.0, -2.0])), torch.tensor([-1.0, 2.0]))
+
+
+@pytest.mark.parametrize(
+    ("unary", "error", "message"),
+    [
+        (torch.zeros(2, 3, dtype=torch.int64), TypeError, "int64"),
+        ([[0.0]], TypeError, "list"),
+        (torch.zeros(3), ValueError, r"\(3,\)"),
+        (torch.zeros(0, 3), ValueError, r"\(0, 3\)"),
+        (torch.tensor([[0.0, torch.nan]]), ValueError, "NaN"),
+        (torch.tensor([[0.0, -torch.inf]]), ValueError, "-inf"),
+        (torch.tensor([[torch.inf, torch.inf]]), ValueError, "every label"),
+    ],
+)
+def test_bad_unary_is_named(unary, error, message):
+    with pytest.raises(error, match=message):
+        Energy(dense([Exact(torch.zeros(1, 1))], 2), unary)
+
+
+@pytest.mark.parametrize(
+    ("labels", "error", "message"),
+    [
+        (torch.zeros(N), TypeError, "float32"),
+        (torch.zeros(N + 1, dtype=torch.int64), ValueError, r"\(6,\); expected \(5,\)"),
+        (torch.full((N,), L), ValueError, "expected 0 to 2"),
+        (torch.full((N,), -1), ValueError, "expected 0 to 2"),
+    ],
+)
+def test_bad_labels_are_named(energy, labels, error, message):
+    with pytest.raises(error, match=message):
+        energy.of_labels(labels)
