@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from fwcrf.features import bandwidths, bilateral, pixels, positions
+from fwcrf.kernels.calibration import row_factor
 from fwcrf.kernels.exact import Exact
 from fwcrf.kernels.lattice import Lattice
 from fwcrf.kernels.operator import Normalization, Operator, check_finite, check_normalization
@@ -104,7 +105,11 @@ def gaussian(features: Tensor, method: str, normalization: Normalization) -> Ope
         check_finite(features, "features")
         operator: Operator = Exact(features)
     elif method == "lattice":
-        operator = Lattice.build(features).with_unit_diagonal()
+        lattice = Lattice.build(features)
+        if normalization == "none":
+            # The other modes divide by the row sums, and by this factor with them.
+            lattice = lattice.scaled(row_factor(features.detach(), lattice))
+        operator = lattice.with_unit_diagonal()
     else:
         raise ValueError(f"method={method!r} is not known here; expected 'lattice' or 'exact'.")
     return operator.normalized(normalization)

@@ -9,8 +9,12 @@ d + 1 lattice axes, and sliced back [Adams et al. 2010]::
 asymmetric by some percent. Averaging the blur with its reverse between one splat and one slice makes
 K symmetric to float rounding, and costs one more blur, which is a small part of a filter.
 
-*Scale.* c is fitted per image to the exact kernel on a sample of pairs of points: no constant fits
-all images, because cells missing where the image has no colours lose part of the sum.
+*Scale.* c is fitted per image to the exact kernel on a sample of pairs of points: see
+``calibration``.
+
+*Shape.* A point in the middle of its simplex is splatted wider than one at a corner. Two corrections
+that cost nothing per filter even this out in four and more dimensions: a share beta of unblurred
+values, and weights scaled by a function of the point's place in its simplex.
 
 *Diagonal.* The lattice's own diagonal is known exactly (see ``csrc/lattice.hpp``), so that it can be
 replaced by the Gaussian's, which is 1, or removed.
@@ -22,13 +26,13 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fwcrf import _core
-from fwcrf.kernels import lattice_torch, ops
+from fwcrf.kernels import calibration, lattice_torch, ops
 from fwcrf.kernels.operator import Operator
 from fwcrf.kernels.threads import threads_for
 
@@ -39,9 +43,6 @@ MAX_DIMENSION = 16
 
 # Neighbour over centre of the blur: 1/4, 1/2, 1/4.
 _TAP = 0.5
-# Share of the unblurred values, relative to the centre weight of the blur, that makes the shape of
-# the kernel closest to a Gaussian on photographs: see docs/accuracy.md.
-_IDENTITY = -0.32
 # Beyond this many lattice cells from the origin a double no longer resolves a cell.
 _FARTHEST = 2.0**45
 
@@ -70,24 +71,24 @@ class Lattice(Operator):
         blur: BlurOrder = "symmetric",
         engine: Engine | None = None,
     ) -> Lattice:
-        """The lattice of ``features``, calibrated so that K_ij is close to exp(-|f_i - f_j|^2 / 2).
+        """The lattice of ``features``, scaled so that K_ij is close to exp(-|f_i - f_j|^2 / 2).
 
         The native engine serves CPU tensors; every other device, and features that need a gradient,
         get the torch engine, which builds the same lattice.
         """
         engine = engine or ("native" if features.is_cpu and not features.requires_grad else "torch")
-        lattice = Lattice.uncalibrated(features, blur=blur, engine=engine)
-        return lattice.scaled(_calibration(features.detach(), lattice).sqrt().expand(features.shape[:-1]))
+        shape = _shape(features.shape[-1])
+        lattice = Lattice.uncalibrated(features, blur=blur, engine=engine, identity=shape.identity)
+        if shape.place:
+            lattice = lattice.scaled((0.5 * shape.place * lattice.splat.square().sum(-1)).exp())
+        factor = calibration.scale(features.detach(), lattice, shape.constant)
+        return lattice.scaled(factor.sqrt().expand(features.shape[:-1]))
 
     @staticmethod
     def uncalibrated(
-        features: Tensor,
-        *,
-        blur: BlurOrder = "symmetric",
-        engine: Engine = "native",
-        identity: float = _IDENTITY,
+        features: Tensor, *, blur: BlurOrder = "symmetric", engine: Engine = "native", identity: float = 0.0
     ) -> Lattice:
-        """As ``build``, with the blur's centre weight 1 and nothing fitted to the image."""
+        """The plain lattice: centre weight 1 of the blur, nothing fitted to the kernel."""
         d = _check_features(features)
         flat = features.reshape(-1, *features.shape[-2:]).contiguous()
         scale = [math.sqrt(2 / 3) * (d + 1) / math.sqrt((i + 1) * (i + 2)) for i in range(d)]
@@ -186,6 +187,20 @@ class Lattice(Operator):
         own = self._diagonal[0]
         return own if self.shift is None else own + self.shift
 
+    def restricted(self, points: Tensor) -> Lattice:
+        """The block of K over some of the points, given by their numbers."""
+        pick = lambda t: t[..., points, :]  # noqa: E731
+        splat = pick(self.splat.detach())
+        return replace(
+            self,
+            index=pick(self.index),
+            splat=splat,
+            slice=splat if self.slice is self.splat else pick(self.slice.detach()),
+            order=pick(self.order),
+            shift=None if self.shift is None else self.shift.detach()[..., points],
+            _diagonal=[own.detach()[..., points] for own in self._diagonal],
+        )
+
     def scaled(self, left: Tensor, right: Tensor | None = None) -> Lattice:
         both = right is None
         if right is None:
@@ -204,6 +219,20 @@ class Lattice(Operator):
 
     def shifted(self, shift: Tensor) -> Lattice:
         return replace(self, shift=shift if self.shift is None else self.shift + shift)
+
+
+class _Shape(NamedTuple):
+    """What makes the kernel of a d-dimensional lattice most like a Gaussian: see docs/accuracy.md."""
+
+    identity: float  # beta, relative to the centre weight of the blur
+    place: float  # exponent of the sum of squared barycentric weights
+    constant: float  # c of an infinite, fully populated lattice
+
+
+def _shape(d: int) -> _Shape:
+    cell = (d + 1.0) ** (d - 0.5) / (math.sqrt(2 / 3) * (d + 1)) ** d
+    constant = (2 * math.pi) ** (d / 2) / cell / (1 + 2 * _TAP) ** (d + 1)
+    return _Shape(-0.2, -0.6, constant) if d > 3 else _Shape(0.0, 0.0, constant)
 
 
 def _check_features(features: Tensor) -> int:
@@ -267,39 +296,3 @@ def _warn_if_identity(neighbors: Tensor, index: Tensor) -> None:
             "data: colours of a uint8 image run from 0 to 255, positions are in pixels.",
             stacklevel=4,
         )
-
-
-def _calibration(features: Tensor, lattice: Lattice, rows: int = 128, columns: int = 4096) -> Tensor:
-    """The factor that best fits the lattice to the exact kernel, one per image: ``(*batch, 1)``.
-
-    Least squares over the row sums of a block of pairs of points, disjoint so that no pair is a point
-    with itself. The same sample enters both sums, so most of its noise cancels.
-    """
-    n, d = features.shape[-2:]
-    batch = features.shape[:-2]
-    # What an infinite, fully populated lattice would need: the fallback where no pair is near.
-    cell = (d + 1.0) ** (d - 0.5) / (math.sqrt(2 / 3) * (d + 1)) ** d
-    constant = (2 * math.pi) ** (d / 2) / cell / (1 + 2 * _TAP) ** (d + 1)
-    if n < 2:
-        return features.new_full((*batch, 1), constant)
-    rows = min(rows, n // 2)
-    columns = min(columns, n - rows)
-    chosen = torch.arange(rows + columns, device=features.device) * n // (rows + columns)
-    is_row = torch.arange(rows + columns, device=features.device) * rows % (rows + columns) < rows
-    row, column = chosen[is_row], chosen[~is_row]
-
-    exact = ops.exact_sums(features[..., row, :], features[..., column, :]).flatten(0, -2)
-    corners = d + 1
-    index = lattice.index.view(-1, n, corners)
-    weight = lattice.splat.detach().view(-1, n, corners)
-    pick = lambda t, at: t[:, at].reshape(-1, corners)  # noqa: E731
-    ones = weight.new_ones(1, weight.shape[0] * len(column), 1)
-    values = lattice_torch.splat(ones, pick(index, column), pick(weight, column), lattice.vertices)
-    values = lattice_torch.mix(values, lattice.neighbors, _TAP, lattice.identity, _ORDERS[lattice.blur])
-    own = lattice_torch.slice(values, pick(index, row), pick(weight, row)).view(-1, len(row)).double()
-    exact = exact.view(own.shape).double()
-    square = own.square().sum(-1)
-    fitted = torch.where(square > 0, (own * exact).sum(-1) / square.clamp(min=1e-300), constant)
-    # A fit over pairs that hardly see each other says nothing; the truth is within a factor of a few.
-    fitted = fitted.clamp(constant / 8, constant * 8)
-    return fitted.to(features.dtype).view(*batch, 1)

@@ -1,0 +1,79 @@
+"""Fitting a lattice to the Gaussian it stands for, on a sample of pairs of points.
+
+No constant serves all images: where an image has no colours the lattice has no cells, and what would
+have passed through them is lost. So the lattice is compared with the exact kernel on a block of a few
+hundred thousand pairs, rows and columns disjoint so that no pair is a point with itself. The same
+sample enters both sides, so most of its noise cancels.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fwcrf.kernels import ops
+
+if TYPE_CHECKING:
+    from fwcrf.kernels.lattice import Lattice
+
+_COLUMNS = 2048
+
+
+class _Sums(NamedTuple):
+    """Sums of a sample of rows over a sample of columns, ``(*batch, rows)`` in float64."""
+
+    rows: Tensor  # which points
+    exact: Tensor
+    lattice: Tensor
+
+
+def _sample(features: Tensor, lattice: Lattice, rows: int) -> _Sums:
+    n = features.shape[-2]
+    rows = min(rows, n // 2)
+    columns = min(_COLUMNS, n - rows)
+    every = torch.arange(rows + columns, device=features.device)
+    chosen = every * n // (rows + columns)
+    is_row = every * rows % (rows + columns) < rows
+    row, column = chosen[is_row], chosen[~is_row]
+    exact = ops.exact_sums(features[..., row, :], features[..., column, :]).squeeze(-1)
+    both = torch.cat([row, column])
+    ones = features.new_zeros(*features.shape[:-2], len(both), 1)
+    ones[..., len(row) :, :] = 1
+    own = lattice.restricted(both).apply(ones).squeeze(-1)[..., : len(row)]
+    return _Sums(row, exact.double(), own.double())
+
+
+def scale(features: Tensor, lattice: Lattice, fallback: float, *, rows: int = 128) -> Tensor:
+    """The factor that best fits the row sums of the sample, one per image: ``(*batch, 1)``.
+
+    ``fallback`` is used where no pair of the sample is near enough to tell.
+    """
+    if features.shape[-2] < 2:
+        return features.new_full((*features.shape[:-2], 1), fallback)
+    _, exact, own = _sample(features, lattice, rows)
+    square = own.square().sum(-1, keepdim=True)
+    fitted = (own * exact).sum(-1, keepdim=True) / square.clamp(min=1e-300)
+    # Far-apart points meet only in the tails of the kernel, where the ratio means nothing.
+    fitted = torch.where(square > 0, fitted, fallback).clamp(fallback / 8, fallback * 8)
+    return fitted.to(features.dtype)
+
+
+def row_factor(features: Tensor, lattice: Lattice, *, rows: int = 256) -> Tensor:
+    """r such that diag(r) K diag(r) has nearly the row sums of the exact kernel, ``(*batch, n)``.
+
+    The ratio of the sums at the sampled points is spread to all points by the lattice itself.
+    """
+    if features.shape[-2] < 2:
+        return torch.ones_like(features[..., 0])
+    row, exact, own = _sample(features, lattice, rows)
+    sums = features.new_zeros(*features.shape[:-1], 2)
+    sums[..., row, 0] = exact.to(sums)
+    sums[..., row, 1] = own.to(sums)
+    near = lattice.apply(sums).clamp(min=0)
+    # Points that no sampled point is near keep the mean ratio.
+    mean = exact.sum(-1, keepdim=True) / own.sum(-1, keepdim=True).clamp(min=1e-300)
+    mean = torch.where(own.sum(-1, keepdim=True) > 0, mean, 1.0).to(sums)
+    prior = 0.3 * own.mean(-1, keepdim=True).to(sums) + torch.finfo(sums.dtype).tiny
+    return ((near[..., 0] + mean * prior) / (near[..., 1] + prior)).sqrt()
