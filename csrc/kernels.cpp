@@ -6,6 +6,8 @@
 #include "kernels.hpp"
 #include "vectors.hpp"
 
+#include <sched.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -51,7 +53,8 @@ class Scratch {
 };
 
 // One block of `width` channels of the filter, NV vectors wide, seen by the threads of one region.
-template <typename T, int NV> struct Pass {
+// C is the number of corners where it is known to the compiler, 0 otherwise.
+template <typename T, int NV, int C> struct Pass {
     static constexpr int W = kLanes<T>;
     static constexpr std::int64_t stride = NV * W;
 
@@ -77,7 +80,7 @@ template <typename T, int NV> struct Pass {
     }
 
     void splat(Range range, T* __restrict values) const {
-        const int corners = a.corners;
+        const int corners = C ? C : a.corners;
         const std::int64_t safe = a.n - overhang();
         for (std::int64_t i = range.begin; i < range.end; ++i) {
             Vec<T> v[NV];
@@ -120,7 +123,7 @@ template <typename T, int NV> struct Pass {
     }
 
     void slice(Range range, const T* __restrict values) const {
-        const int corners = a.corners;
+        const int corners = C ? C : a.corners;
         // Writing over the next rows is allowed while this thread writes them later and no other
         // block of channels has been written there.
         const std::int64_t safe = overhang() == 0  ? range.end
@@ -145,18 +148,31 @@ template <typename T, int NV> struct Pass {
     }
 };
 
-static inline void barrier() {
-#ifdef _OPENMP
-#pragma omp barrier
-#endif
-}
+// The steps between barriers take microseconds, and going to sleep in OpenMP's own takes tens of
+// them: wait actively for a while, then give way.
+struct Barrier {
+    int arrived = 0, round = 0;
+
+    void wait(int threads) {
+        if (threads == 1) return;
+        const int now = __atomic_load_n(&round, __ATOMIC_RELAXED);
+        if (__atomic_add_fetch(&arrived, 1, __ATOMIC_ACQ_REL) == threads) {
+            __atomic_store_n(&arrived, 0, __ATOMIC_RELAXED);
+            __atomic_store_n(&round, now + 1, __ATOMIC_RELEASE);
+            return;
+        }
+        for (int spins = 0; __atomic_load_n(&round, __ATOMIC_ACQUIRE) == now; ++spins)
+            if (spins >= 4096) sched_yield();
+    }
+};
 
 // False if a value was not finite: it shows in the lattice, which is smaller than the image.
-template <typename T, int NV>
+template <typename T, int NV, int C>
 static bool filter_block(const FilterArgs<T>& a, std::int64_t first, std::int64_t width,
                          Scratch& scratch) {
     bool bad = false;
-    using P = Pass<T, NV>;
+    Barrier barrier;
+    using P = Pass<T, NV, C>;
     const P pass{a, first, width};
     const std::int64_t rows = a.vertices + 1;  // the last row stays zero: the absent neighbour
     const std::int64_t size = rows * P::stride;
@@ -185,7 +201,7 @@ static bool filter_block(const FilterArgs<T>& a, std::int64_t first, std::int64_
             std::memset(mine, 0, size * sizeof(T));
             pass.splat(share(a.n, thread, active), mine);
         }
-        barrier();
+        barrier.wait(threads);
         Vec<T> nothing{};  // 0 * v is not a number unless v is finite
         for (std::int64_t i = vertices.begin * P::stride; i < vertices.end * P::stride; i += P::W) {
             Vec<T> sum = load(splatted + i);
@@ -199,7 +215,7 @@ static bool filter_block(const FilterArgs<T>& a, std::int64_t first, std::int64_
         if (thread == 0) {
             for (T* buffer : work) std::memset(buffer + a.vertices * P::stride, 0, P::stride * sizeof(T));
         }
-        barrier();
+        barrier.wait(threads);
         const T* result;
         if (a.order == BlurOrder::symmetric) {
             const T* forward = splatted;
@@ -209,7 +225,7 @@ static bool filter_block(const FilterArgs<T>& a, std::int64_t first, std::int64_
                 T* r = work[2 + (j & 1)];
                 pass.blur(vertices, j, forward, f);
                 pass.blur(vertices, a.corners - 1 - j, reverse, r);
-                barrier();
+                barrier.wait(threads);
                 forward = f;
                 reverse = r;
             }
@@ -222,7 +238,7 @@ static bool filter_block(const FilterArgs<T>& a, std::int64_t first, std::int64_
                 const int axis = a.order == BlurOrder::forward ? j : a.corners - 1 - j;
                 T* target = work[j & 1];
                 pass.blur(vertices, axis, source, target);
-                barrier();
+                barrier.wait(threads);
                 source = target;
             }
             if (a.identity != T(0)) {
@@ -234,26 +250,34 @@ static bool filter_block(const FilterArgs<T>& a, std::int64_t first, std::int64_
             }
             result = source;
         }
-        barrier();
+        barrier.wait(threads);
         pass.slice(share(a.n, thread, threads), result);
     }
     return !bad;
 }
 
-template <typename T> static bool filter(const FilterArgs<T>& a) {
-    bool finite = true;
-    thread_local Scratch scratch;
+template <typename T, int C> static bool filter(const FilterArgs<T>& a, Scratch& scratch) {
     constexpr int W = kLanes<T>;
     constexpr std::int64_t widest = 4 * W;
+    bool finite = true;
     for (std::int64_t first = 0; first < a.channels; first += widest) {
         const std::int64_t width = a.channels - first < widest ? a.channels - first : widest;
         switch ((width + W - 1) / W) {
-        case 1: finite &= filter_block<T, 1>(a, first, width, scratch); break;
-        case 2: finite &= filter_block<T, 2>(a, first, width, scratch); break;
-        case 3: finite &= filter_block<T, 3>(a, first, width, scratch); break;
-        default: finite &= filter_block<T, 4>(a, first, width, scratch); break;
+        case 1: finite &= filter_block<T, 1, C>(a, first, width, scratch); break;
+        case 2: finite &= filter_block<T, 2, C>(a, first, width, scratch); break;
+        case 3: finite &= filter_block<T, 3, C>(a, first, width, scratch); break;
+        default: finite &= filter_block<T, 4, C>(a, first, width, scratch); break;
         }
     }
+    return finite;
+}
+
+template <typename T> static bool filter(const FilterArgs<T>& a) {
+    thread_local Scratch scratch;
+    // Position and colour, or position and grey: worth unrolling.
+    const bool finite = a.corners == 6   ? filter<T, 6>(a, scratch)
+                        : a.corners == 4 ? filter<T, 4>(a, scratch)
+                                         : filter<T, 0>(a, scratch);
     scratch.trim();
     return finite;
 }

@@ -28,11 +28,13 @@ def pixels(
     >>> tuple(values.shape), shape
     ((20, 3), (4, 5))
     """
+    given = image
     if isinstance(image, np.ndarray):
         if channel_axis is None:
             image, channel_axis = image[..., None], -1
         # A copy also settles read-only memory and negative strides, which torch does not take.
-        tensor = torch.from_numpy(np.moveaxis(image, channel_axis, -1).copy(order="C"))
+        last = np.moveaxis(image, channel_axis, -1)
+        tensor = torch.from_numpy(last.astype(last.dtype.newbyteorder("="), order="C", copy=True))
     elif isinstance(image, Tensor):
         if image.dim() >= spatial_dims + 1:
             image = image.movedim(-spatial_dims - 1, -1)
@@ -42,22 +44,26 @@ def pixels(
     if tensor.dim() not in (spatial_dims + 1, spatial_dims + 2):
         layout = "(channels, *grid)" if isinstance(image, Tensor) else "(*grid, channels)"
         raise ValueError(
-            f"image has shape {tuple(image.shape)}; expected {layout} with {spatial_dims} grid axes, "
+            f"image has shape {tuple(given.shape)}; expected {layout} with {spatial_dims} grid axes, "
             f"or a batch of such: spatial_dims= sets the number of grid axes."
         )
     if tensor.is_complex() or tensor.dtype == torch.bool:
         raise TypeError(f"image has dtype {tensor.dtype}; expected real numbers.")
     shape = tuple(tensor.shape[-spatial_dims - 1 : -1])
     if math.prod(tensor.shape) == 0:
-        raise ValueError(f"image has shape {tuple(image.shape)}; expected at least one pixel and channel.")
+        raise ValueError(f"image has shape {tuple(given.shape)}; expected at least one pixel and channel.")
     if tensor.dtype != torch.float64:
         tensor = tensor.float()
     return tensor.flatten(-spatial_dims - 1, -2), shape
 
 
-def bandwidths(value: float | Sequence[float], count: int, name: str) -> tuple[float, ...]:
+def bandwidths(
+    value: float | Sequence[float] | Tensor | np.ndarray, count: int, name: str
+) -> tuple[float, ...]:
     """One positive standard deviation per axis from a number or a sequence."""
-    values = tuple(float(v) for v in value) if isinstance(value, Sequence) else (float(value),) * count
+    if isinstance(value, Tensor | np.ndarray):
+        value = value.tolist()
+    values = tuple(float(v) for v in value) if isinstance(value, Sequence) else (float(value),) * count  # type: ignore[arg-type]
     if len(values) != count:
         raise ValueError(f"{name}={value!r} has {len(values)} entries; expected one number or {count}.")
     if not all(math.isfinite(v) and v > 0 for v in values):
@@ -68,17 +74,19 @@ def bandwidths(value: float | Sequence[float], count: int, name: str) -> tuple[f
     return values
 
 
-def positions(shape: Sequence[int], like: Tensor) -> Tensor:
-    """Pixel coordinates of a grid in row-major order, ``(n, axes)``."""
-    axes = [torch.arange(size, dtype=like.dtype, device=like.device) for size in shape]
-    return torch.stack(torch.meshgrid(*axes, indexing="ij"), -1).flatten(0, -2)
+def positions(shape: Sequence[int], like: Tensor, xy: float | Sequence[float] = 1.0) -> Tensor:
+    """Pixel coordinates of a grid over ``xy``, in row-major order: ``(n, axes)``."""
+    columns = []
+    for axis, (size, s) in enumerate(zip(shape, bandwidths(xy, len(shape), "xy"), strict=True)):
+        line = torch.arange(size, dtype=like.dtype, device=like.device) / s
+        columns.append(line.view([-1 if a == axis else 1 for a in range(len(shape))]).expand(tuple(shape)))
+    return torch.stack(columns, -1).flatten(0, -2)
 
 
 def bilateral(
     values: Tensor, shape: Sequence[int], xy: float | Sequence[float], color: float | Sequence[float]
 ) -> Tensor:
     """Position over ``xy`` beside colour over ``color``: ``(*batch, n, axes + channels)``."""
-    place = positions(shape, values)
-    place = place / place.new_tensor(bandwidths(xy, len(shape), "xy"))
+    place = positions(shape, values, xy)
     tone = values / values.new_tensor(bandwidths(color, values.shape[-1], "color"))
     return torch.cat([place.expand(*values.shape[:-1], -1), tone], -1)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fwcrf.kernels import ops
-from fwcrf.kernels.operator import Operator
+from fwcrf.kernels.operator import Operator, check_features
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,9 @@ class Exact(Operator):
     """
 
     features: Tensor
+
+    def __post_init__(self) -> None:
+        check_features(self.features)
 
     @property
     def n(self) -> int:  # type: ignore[override]

@@ -10,11 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwcrf.features import bandwidths, bilateral, pixels, positions
+from fwcrf.features import bilateral, pixels, positions
 from fwcrf.kernels.calibration import row_factor
 from fwcrf.kernels.exact import Exact
 from fwcrf.kernels.lattice import Lattice
-from fwcrf.kernels.operator import Normalization, Operator, check_finite, check_normalization
+from fwcrf.kernels.operator import (
+    Normalization,
+    Operator,
+    check_features,
+    check_finite,
+    check_normalization,
+)
 from fwcrf.kernels.separable import Separable
 
 Weight = float | Sequence[float] | Tensor
@@ -73,9 +79,11 @@ class Spatial:
         if self.method == "separable":
             check_normalization(self.normalization)
             return Separable.build(shape, self.xy, values).normalized(self.normalization)
-        place = positions(shape, values)
-        place = place / place.new_tensor(bandwidths(self.xy, len(shape), "xy"))
-        return gaussian(place, self.method, self.normalization)
+        if self.method not in ("lattice", "exact"):
+            raise ValueError(
+                f"method={self.method!r} is not known; expected 'separable', 'lattice' or 'exact'."
+            )
+        return gaussian(positions(shape, values, self.xy), self.method, self.normalization)
 
 
 @dataclass(frozen=True)
@@ -93,6 +101,7 @@ class Gaussian:
 
     def operator(self, features: Tensor) -> Operator:  # (*batch, n, D)
         """The normalised operator for features ``(*batch, n, D)``, its diagonal kept."""
+        check_features(features)
         if self.precision is not None:
             features = features @ _root(self.precision, features)
         return gaussian(features, self.method, self.normalization)

@@ -23,17 +23,16 @@ replaced by the Gaussian's, which is 1, or removed.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
 from fwcrf import _core
 from fwcrf.kernels import calibration, lattice_torch, ops
-from fwcrf.kernels.operator import Operator
+from fwcrf.kernels.operator import Operator, check_features, check_finite, warn_caller
 from fwcrf.kernels.threads import threads_for
 
 Engine = Literal["native", "torch"]
@@ -76,6 +75,7 @@ class Lattice(Operator):
         The native engine serves CPU tensors; every other device, and features that need a gradient,
         get the torch engine, which builds the same lattice.
         """
+        check_features(features)
         engine = engine or ("native" if features.is_cpu and not features.requires_grad else "torch")
         shape = _shape(features.shape[-1])
         lattice = Lattice.uncalibrated(features, blur=blur, engine=engine, identity=shape.identity)
@@ -90,6 +90,9 @@ class Lattice(Operator):
     ) -> Lattice:
         """The plain lattice: centre weight 1 of the blur, nothing fitted to the kernel."""
         d = _check_features(features)
+        for name, value, known in (("blur", blur, _ORDERS), ("engine", engine, get_args(Engine))):
+            if value not in known:
+                raise ValueError(f"{name}={value!r} is not known; expected one of {', '.join(known)}.")
         flat = features.reshape(-1, *features.shape[-2:]).contiguous()
         scale = [math.sqrt(2 / 3) * (d + 1) / math.sqrt((i + 1) * (i + 2)) for i in range(d)]
         low, high = _quotient_bounds(flat, scale)
@@ -138,24 +141,31 @@ class Lattice(Operator):
 
     def apply(self, x: Tensor) -> Tensor:
         batch = torch.broadcast_shapes(x.shape[:-2], self.batch_shape)
-        channels = x.shape[-1]
-        images = math.prod(batch[: len(batch) - len(self.batch_shape)])
-        stacked = x.expand(*batch, *x.shape[-2:]).reshape(images, -1, channels)
-        splat = self.splat.to(x.dtype)
+        own = (1,) * (len(batch) - len(self.batch_shape)) + tuple(self.batch_shape)
+        # Axes along which images share a lattice come first, the lattices' own after them.
+        sharing = [a for a in range(len(batch)) if own[a] == 1]
+        axes = sharing + [a for a in range(len(batch)) if own[a] > 1]
+        shared = math.prod([batch[a] for a in sharing])
+        rows = math.prod(own) * self.n
+        arranged = x.expand(*batch, *x.shape[-2:]).permute(*axes, -2, -1)
+        stacked = arranged.reshape(shared, rows, x.shape[-1])
         tables = (
             self.index.flatten(0, -2),
-            splat.flatten(0, -2),
-            splat.flatten(0, -2) if self.slice is self.splat else self.slice.to(x.dtype).flatten(0, -2),
+            self.splat.to(x.dtype).flatten(0, -2),
+            None if self.slice is self.splat else self.slice.to(x.dtype).flatten(0, -2),
             self.neighbors,
             None if self.shift is None else self.shift.to(x.dtype).flatten(),
         )
-        if self.engine == "native":
-            y = ops.lattice_filter(stacked, *tables, _TAP, self.identity, _ORDERS[self.blur])
+        settings = (_TAP, self.identity, _ORDERS[self.blur])
+        weights = (self.splat, self.slice, self.shift)
+        if self.engine == "torch" or any(w is not None and w.requires_grad for w in weights):
+            # Autograd sees through this one: gradients reach the weights, and so the features.
+            check_finite(x, "x")
+            y = lattice_torch.filter(stacked, *tables, *settings)
         else:
-            y = lattice_torch.filter(
-                stacked, *tables, tap=_TAP, identity=self.identity, order=_ORDERS[self.blur]
-            )
-        return y.view(*batch, self.n, channels)
+            y = ops.lattice_filter(stacked, *tables, *settings)
+        y = y.view(arranged.shape)
+        return y.permute(*[axes.index(a) for a in range(len(batch))], -2, -1)
 
     @property
     def T(self) -> Lattice:
@@ -236,14 +246,7 @@ def _shape(d: int) -> _Shape:
 
 
 def _check_features(features: Tensor) -> int:
-    if not isinstance(features, Tensor):
-        raise TypeError(f"features is a {type(features).__name__}; expected a torch tensor.")
-    if features.dtype not in (torch.float32, torch.float64):
-        raise TypeError(f"features has dtype {features.dtype}; expected float32 or float64.")
-    if features.dim() < 2 or features.numel() == 0:
-        raise ValueError(
-            f"features has shape {tuple(features.shape)}; expected (*batch, n, d) with at least one point."
-        )
+    check_features(features)
     d = features.shape[-1]
     if d > MAX_DIMENSION:
         raise ValueError(
@@ -271,11 +274,12 @@ def _quotient_bounds(features: Tensor, scale: Sequence[float]) -> tuple[list[int
         )
     low = [v * s for v, s in zip(lowest, scale, strict=True)]
     high = [v * s for v, s in zip(highest, scale, strict=True)]
-    farthest = max(abs(v) for v in (*low, *high)) * (d + 1)
-    if farthest > _FARTHEST:
+    limit = _FARTHEST / (d + 1) / max(scale)
+    if max(abs(v) for v in (*low, *high)) * (d + 1) > _FARTHEST:
         raise ValueError(
             f"features reach {max(map(abs, (*lowest, *highest))):.3g} standard deviations from the origin; "
-            "expected less than about 1e13. Use larger bandwidths, or subtract the mean from the features."
+            f"expected less than about {limit:.2g}. Use larger bandwidths, or subtract the mean from the "
+            "features."
         )
     # Coordinate j of the elevated point is sum_{i >= j} c_i - j c_{j-1}.
     least = [sum(low[j:]) - (j * high[j - 1] if j else 0.0) for j in range(d)]
@@ -290,9 +294,8 @@ def _warn_if_identity(neighbors: Tensor, index: Tensor) -> None:
     corners, vertices = neighbors.shape[:2]
     points = index.numel() // corners
     if points > 1 and vertices >= corners * points:
-        warnings.warn(
+        warn_caller(
             f"all {points} points lie in lattice cells of their own, so the kernel is close to the "
             "identity and does not smooth. The bandwidths are probably too small for the units of the "
-            "data: colours of a uint8 image run from 0 to 255, positions are in pixels.",
-            stacklevel=4,
+            "data: colours of a uint8 image run from 0 to 255, positions are in pixels."
         )

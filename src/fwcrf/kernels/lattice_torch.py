@@ -188,16 +188,19 @@ def filter(
     x: Tensor,
     index: Tensor,
     splat_weight: Tensor,
-    slice_weight: Tensor,
+    slice_weight: Tensor | None,
     neighbors: Tensor,
     shift: Tensor | None,
-    *,
     tap: float,
     identity: float,
     order: int,
 ) -> Tensor:
     values = splat(x, index, splat_weight, neighbors.shape[1])
-    out = slice(mix(values, neighbors, tap, identity, order), index, slice_weight)
+    out = slice(
+        mix(values, neighbors, tap, identity, order),
+        index,
+        splat_weight if slice_weight is None else slice_weight,
+    )
     return out if shift is None else out + shift[:, None] * x
 
 

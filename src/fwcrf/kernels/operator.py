@@ -14,6 +14,8 @@ change of the diagonal, so those two operations are the whole algebra::
 
 from __future__ import annotations
 
+import sys
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -59,7 +61,7 @@ class Operator(ABC):
         return Shifted(self, shift)
 
     def __call__(self, x: Tensor) -> Tensor:
-        check_values(x, self.n)
+        check_values(x, self.n, self.batch_shape)
         return self.apply(x)
 
     @property
@@ -173,8 +175,8 @@ class Shifted(Operator):
         return replace(self, shift=self.shift + shift)
 
 
-def check_values(x: Tensor, n: int) -> None:
-    """Refuse what no operator can take: not a float tensor, or not n points."""
+def check_values(x: Tensor, n: int, batch_shape: torch.Size) -> None:
+    """Refuse what no operator can take: not a float tensor, not n points, or another batch."""
     if not isinstance(x, Tensor):
         raise TypeError(f"x is a {type(x).__name__}; expected a torch tensor: torch.from_numpy(x) makes one.")
     if x.dtype not in (torch.float32, torch.float64):
@@ -184,11 +186,49 @@ def check_values(x: Tensor, n: int) -> None:
             f"x has shape {tuple(x.shape)}; expected (*batch, {n}, channels): "
             f"one row for each of the {n} points, channels last."
         )
+    try:
+        torch.broadcast_shapes(x.shape[:-2], batch_shape)
+    except RuntimeError:
+        raise ValueError(
+            f"x has shape {tuple(x.shape)}, a batch of {tuple(x.shape[:-2])}; the operator was built for a "
+            f"batch of {tuple(batch_shape)}. They must be equal, or one of them empty."
+        ) from None
+
+
+def check_features(features: Tensor) -> None:
+    """Refuse features that no kernel can take."""
+    if not isinstance(features, Tensor):
+        raise TypeError(
+            f"features is a {type(features).__name__}; expected a torch tensor: torch.as_tensor makes one."
+        )
+    if features.dtype not in (torch.float32, torch.float64):
+        raise TypeError(f"features has dtype {features.dtype}; expected float32 or float64.")
+    if features.dim() < 2 or features.numel() == 0:
+        raise ValueError(
+            f"features has shape {tuple(features.shape)}; expected (*batch, n, d) with at least one point."
+        )
+
+
+def warn_caller(message: str) -> None:
+    """A warning that points at the line outside this package that led to it."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fwcrf."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, stacklevel=level)
+
+
+def has_values(x: Tensor) -> bool:
+    """Whether x can be looked at: not while torch traces or transforms the code."""
+    return not (
+        torch.compiler.is_compiling()
+        or isinstance(x, torch._subclasses.FakeTensor)
+        or torch._C._functorch.is_functorch_wrapped_tensor(x)  # type: ignore[attr-defined]
+    )
 
 
 def check_finite(x: Tensor, name: str) -> None:
-    """Refuse NaN and infinity. Skipped inside torch.compile, where a tensor has no value to look at."""
-    if torch.compiler.is_compiling() or torch.isfinite(x.sum()) or torch.isfinite(x).all():
+    """Refuse NaN and infinity."""
+    if not has_values(x) or torch.isfinite(x.sum()) or torch.isfinite(x).all():
         return
     bad = int((~torch.isfinite(x)).sum())
     raise ValueError(

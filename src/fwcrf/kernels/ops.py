@@ -2,7 +2,8 @@
 
 Each filter is a custom operator without autograd, so that torch.compile and torch.export see one
 opaque node, wrapped in an autograd Function whose backward is the filter again: that gives
-derivatives of any order, torch.func and vmap. Kernels for other devices are plain torch.
+reverse-mode derivatives of any order, torch.func and vmap. Forward mode raises an error: a Function that
+had it could not be compiled. Kernels for other devices are plain torch.
 """
 
 # pyright: reportRedeclaration=false
@@ -28,8 +29,10 @@ _CHUNK_BYTES = 32 << 20
 
 
 @torch.library.custom_op("fwcrf::exact_filter", mutates_args=())
-def _exact(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+def _exact(x: Tensor, rows: Tensor, columns: Tensor, checked: bool) -> Tensor:
     """sum_j exp(-|rows_i - columns_j|^2 / 2) x_j with leading axes broadcast."""
+    if checked:
+        check_finite(x, "x")
     batch = torch.broadcast_shapes(x.shape[:-2], rows.shape[:-2], columns.shape[:-2])
     x, rows, columns = (t.expand(*batch, *t.shape[-2:]) for t in (x, rows, columns))
     out = x.new_empty(*batch, rows.shape[-2], x.shape[-1])
@@ -44,14 +47,15 @@ def _exact(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 @_exact.register_fake
-def _(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+def _(x: Tensor, rows: Tensor, columns: Tensor, checked: bool) -> Tensor:
     batch = torch.broadcast_shapes(x.shape[:-2], rows.shape[:-2], columns.shape[:-2])
     return x.new_empty(*batch, rows.shape[-2], x.shape[-1])
 
 
 @_exact.register_vmap
-def _(info: Any, in_dims: Any, x: Tensor, rows: Tensor, columns: Tensor) -> tuple[Tensor, int]:
-    rank = max(t.dim() - (d is not None) for t, d in zip((x, rows, columns), in_dims, strict=True))
+def _(info: Any, in_dims: Any, x: Tensor, rows: Tensor, columns: Tensor, checked: bool) -> tuple[Tensor, int]:
+    tensors = list(zip((x, rows, columns), in_dims[:3], strict=True))
+    rank = max(t.dim() - (d is not None) for t, d in tensors)
 
     def lead(t: Tensor, dim: int | None) -> Tensor:
         if dim is None:
@@ -59,7 +63,7 @@ def _(info: Any, in_dims: Any, x: Tensor, rows: Tensor, columns: Tensor) -> tupl
         t = t.movedim(dim, 0)
         return t.view(t.shape[0], *[1] * (rank + 1 - t.dim()), *t.shape[1:])
 
-    return _exact(*(lead(t, d) for t, d in zip((x, rows, columns), in_dims, strict=True))), 0
+    return _exact(*(lead(t, d) for t, d in tensors), checked), 0
 
 
 class _Exact(torch.autograd.Function):
@@ -68,46 +72,46 @@ class _Exact(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        return _exact(x, rows, columns)
+    def forward(x: Tensor, rows: Tensor, columns: Tensor, checked: bool) -> Tensor:
+        return _exact(x, rows, columns, checked)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.save_for_backward(*inputs)
+        ctx.save_for_backward(*inputs[:3])
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         x, rows, columns = ctx.saved_tensors
-        needs_x, needs_rows, needs_columns = ctx.needs_input_grad
+        needs_x, needs_rows, needs_columns, _ = ctx.needs_input_grad
         grad_x = grad_rows = grad_columns = None
         if needs_x or needs_columns:
-            back = _Exact.apply(g, columns, rows)
+            back = _Exact.apply(g, columns, rows, False)
             grad_x = back.sum_to_size(x.shape)
             if needs_columns:
                 grad_columns = _pull(x, g, columns, rows, back).sum_to_size(columns.shape)
         if needs_rows:
-            forward = _Exact.apply(x, rows, columns)
+            forward = _Exact.apply(x, rows, columns, False)
             grad_rows = _pull(g, x, rows, columns, forward).sum_to_size(rows.shape)
-        return grad_x, grad_rows, grad_columns
+        return grad_x, grad_rows, grad_columns, None
 
 
 def _pull(left: Tensor, right: Tensor, at: Tensor, other: Tensor, filtered: Tensor) -> Tensor:
     """sum_j k_ij <left_i, right_j> (other_j - at_i), where ``filtered`` is K right."""
     outer = (right.unsqueeze(-1) * other.unsqueeze(-2)).flatten(-2)
-    moved = _Exact.apply(outer, at, other).unflatten(-1, (right.shape[-1], other.shape[-1]))
+    moved = _Exact.apply(outer, at, other, False).unflatten(-1, (right.shape[-1], other.shape[-1]))
     pulled = (left.unsqueeze(-1) * moved).sum(-2)
     return pulled - at * (left * filtered).sum(-1, keepdim=True)
 
 
 def exact_filter(x: Tensor, features: Tensor) -> Tensor:
     """K x for the Gaussian kernel of ``features``; any leading axes."""
-    check_finite(x, "x")
-    return _Exact.apply(x, features, features)
+    # As a view, because torch.compile takes no tensor twice.
+    return _Exact.apply(x, features, features.view_as(features), True)
 
 
 def exact_sums(rows: Tensor, columns: Tensor) -> Tensor:
     """sum_j exp(-|rows_i - columns_j|^2 / 2), (*batch, rows, 1)."""
-    return _exact(columns.new_ones(*columns.shape[:-1], 1), rows, columns)
+    return _exact(columns.new_ones(*columns.shape[:-1], 1), rows, columns, False)
 
 
 # --- lattice -----------------------------------------------------------------------------------
@@ -118,7 +122,7 @@ def _lattice(
     x: Tensor,  # (images, n, channels)
     index: Tensor,  # (n, corners)
     splat: Tensor,  # (n, corners)
-    slice: Tensor,  # (n, corners)
+    slice: Tensor | None,  # (n, corners); None where it is `splat`
     neighbors: Tensor,  # (corners, vertices, 2)
     shift: Tensor | None,  # (n)
     tap: float,
@@ -126,9 +130,9 @@ def _lattice(
     order: int,
     checked: bool,
 ) -> Tensor:
-    return lattice_torch.filter(
-        x, index, splat, slice, neighbors, shift, tap=tap, identity=identity, order=order
-    )
+    if checked:
+        check_finite(x, "x")
+    return lattice_torch.filter(x, index, splat, slice, neighbors, shift, tap, identity, order)
 
 
 @_lattice.register_kernel("cpu")
@@ -138,8 +142,8 @@ def _(x, index, splat, slice, neighbors, shift, tap, identity, order, checked): 
     if x.numel():
         work = x[0].numel() * index.shape[-1]
         finite = _core.filter(
-            x.detach(), index, splat, slice, neighbors, shift, tap, identity, order, out,
-            threads_for(work),
+            x.detach(), index, splat, splat if slice is None else slice, neighbors, shift, tap, identity,
+            order, out, threads_for(work),
         )  # fmt: skip
         if checked and not finite:
             check_finite(x, "x")
@@ -179,7 +183,9 @@ class _Lattice(torch.autograd.Function):
         index, splat, slice, neighbors, shift = ctx.saved_tensors
         order = _TRANSPOSED[ctx.order]
         # Gradients may overflow on purpose (loss scaling): what to do about it is the caller's.
-        out = _Lattice.apply(g, index, slice, splat, neighbors, shift, ctx.tap, ctx.identity, order, False)
+        if slice is not None:
+            splat, slice = slice, splat
+        out = _Lattice.apply(g, index, splat, slice, neighbors, shift, ctx.tap, ctx.identity, order, False)
         return (out, *[None] * 9)
 
 
@@ -187,7 +193,7 @@ def lattice_filter(
     x: Tensor,
     index: Tensor,
     splat: Tensor,
-    slice: Tensor,
+    slice: Tensor | None,
     neighbors: Tensor,
     shift: Tensor | None,
     tap: float,
@@ -201,54 +207,58 @@ def lattice_filter(
 # --- separable ---------------------------------------------------------------------------------
 
 
-@torch.library.custom_op("fwcrf::separable_filter", mutates_args=())
-def _separable(x: Tensor, shape: Sequence[int], taps: Sequence[Tensor]) -> Tensor:
-    return separable_torch.filter(x, shape, taps)
+@torch.library.custom_op("fwcrf::axis_filter", mutates_args=())
+def _axis(x: Tensor, taps: Tensor, checked: bool) -> Tensor:
+    if checked:
+        check_finite(x, "x")
+    return separable_torch.filter(x, taps)
 
 
-@_separable.register_kernel("cpu")
-def _(x, shape, taps):  # type: ignore
-    y = x.contiguous()
-    for axis, tap in enumerate(taps):
-        outer = x.shape[0] * math.prod(shape[:axis])
-        source = y.view(outer, shape[axis], -1)
-        out = torch.empty_like(source)
-        work = x.numel() * tap.numel()
-        _core.filter_axis(source.detach(), tap.detach(), out, threads_for(work))
-        y = out
-    return y.view(x.shape) if len(taps) else y.clone()
+@_axis.register_kernel("cpu")
+def _(x, taps, checked):  # type: ignore
+    if checked:
+        check_finite(x, "x")
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    if x.numel():
+        _core.filter_axis(x.detach(), taps.detach(), out, threads_for(x.numel() * taps.numel()))
+    return out
 
 
-@_separable.register_fake
-def _(x, shape, taps):  # type: ignore
+@_axis.register_fake
+def _(x, taps, checked):  # type: ignore
     return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
-@_separable.register_vmap
-def _(info, in_dims, x, shape, taps):  # type: ignore
+@_axis.register_vmap
+def _(info, in_dims, x, taps, checked):  # type: ignore
+    if in_dims[1] is not None:
+        raise ValueError("vmap over a separable filter takes batches of x, not of taps.")
     x = x.movedim(in_dims[0], 0)
-    return _separable(x.flatten(0, 1), shape, taps).unflatten(0, x.shape[:2]), 0
+    return _axis(x.flatten(0, 1), taps, checked).unflatten(0, x.shape[:2]), 0
 
 
-class _Separable(torch.autograd.Function):
+class _Axis(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x, shape, *taps):  # type: ignore
-        return _separable(x, shape, taps)
+    def forward(x, taps, checked):  # type: ignore
+        return _axis(x, taps, checked)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        _, ctx.shape, *taps = inputs
-        ctx.save_for_backward(*taps)
+        ctx.save_for_backward(inputs[1])
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        taps = ctx.saved_tensors
-        return (_Separable.apply(g, ctx.shape, *taps), None, *[None] * len(taps))
+        return _Axis.apply(g, ctx.saved_tensors[0], False), None, None
 
 
 def separable_filter(x: Tensor, shape: Sequence[int], taps: Sequence[Tensor]) -> Tensor:
     """Symmetric taps along each grid axis of ``x`` (images, n, channels), zero outside the grid."""
-    check_finite(x, "x")
-    return _Separable.apply(x, list(shape), *taps)
+    y = x
+    for axis, half in enumerate(taps):
+        outer = x.shape[0] * math.prod(shape[:axis])
+        inner = math.prod(shape[axis + 1 :]) * x.shape[-1]
+        y = _Axis.apply(y.reshape(outer, shape[axis], inner), half, axis == 0)
+    return y.reshape(x.shape)

@@ -50,7 +50,7 @@ class Separable(Operator):
 
     def apply(self, x: Tensor) -> Tensor:
         taps = [t.to(x.dtype) for t in self.taps]
-        flat = x.reshape(-1, *x.shape[-2:])
+        flat = x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
         return ops.separable_filter(flat, self.shape, taps).view(x.shape)
 
     @property

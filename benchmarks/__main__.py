@@ -1,0 +1,37 @@
+"""Run the benchmarks; see ``python -m benchmarks --help``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+
+from benchmarks import accuracy, memory, report, scaling, speed
+
+RUNS: dict[str, Callable[[int], dict[str, object]]] = {
+    "speed": lambda rounds: speed.run(rounds),
+    "memory": lambda rounds: memory.run(),
+    "scaling": lambda rounds: scaling.run(rounds),
+    "accuracy": lambda rounds: accuracy.run(),
+}
+DEFAULT = ["speed", "memory"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "name", nargs="?", choices=[*RUNS, "all"], help=f"what to run (default: {' and '.join(DEFAULT)})"
+    )
+    parser.add_argument("--rounds", type=int, default=15, help="repetitions of what is timed (default: 15)")
+    given = parser.parse_args()
+    if given.rounds < 1:
+        parser.error(f"--rounds {given.rounds}: expected at least 1")
+
+    print(report.table(["machine", ""], list(report.machine().items())))
+    for name in {None: DEFAULT, "all": RUNS}.get(given.name, [given.name]):
+        print(f"\n## {name.capitalize()}", flush=True)
+        path = report.save(name, RUNS[name](given.rounds))
+        print(f"\nwritten to {path.relative_to(report.RESULTS.parents[1])}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

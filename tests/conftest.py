@@ -1,0 +1,16 @@
+"""Settings shared by all tests; its place also puts ``helpers`` on the path."""
+
+import hypothesis
+import pytest
+import torch
+
+hypothesis.settings.register_profile("fwcrf", deadline=None, derandomize=True, max_examples=60)
+hypothesis.settings.load_profile("fwcrf")
+
+
+@pytest.fixture
+def num_threads():
+    """``num_threads(k)`` sets torch's number of threads for the rest of the test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
