@@ -30,10 +30,6 @@ def test_near_points_keep_their_digits():
     assert_rounding(1 - Exact(features).to_dense(), 1 - dense(features, features), scale=1.0)
 
 
-def test_no_features_at_all_gives_ones():
-    torch.testing.assert_close(Exact(torch.empty(3, 0)).to_dense(), torch.ones(3, 3))
-
-
 @pytest.mark.parametrize("shape", [(6, 2), (2, 4, 3)], ids=str)
 def test_gradient_in_the_features(shape):
     features, x = points(*shape), normal(*shape[:-1], 2)

@@ -165,7 +165,7 @@ def test_features_must_be_float(method, dtype):
 
 
 @both_methods
-@pytest.mark.parametrize("shape", [(3,), (0, 2), (2, 0, 3), (0, 5, 3)], ids=str)
+@pytest.mark.parametrize("shape", [(3,), (3, 0), (0, 2), (2, 0, 3), (0, 5, 3)], ids=str)
 def test_features_must_be_points(method, shape):
     with pytest.raises(ValueError, match=re.escape(f"features has shape {shape}")):
         Gaussian(method=method).operator(torch.zeros(shape))
