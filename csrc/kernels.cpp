@@ -1,7 +1,6 @@
 // Splat, blur and slice on a built lattice, and convolution along one axis of a grid.
 //
-// Rows of the lattice hold a block of channels, padded to whole vectors; a wider input is filtered
-// block by block. Work is split into contiguous ranges, one per thread, so that the result depends
+// Rows of the lattice hold a panel of channels in groups of whole vectors. Work is split into contiguous ranges, one per thread, so that the result depends
 // on the number of threads but never on their timing.
 #include "kernels.hpp"
 #include "vectors.hpp"
@@ -39,7 +38,7 @@ class Scratch {
         return static_cast<T*>(data_);
     }
     void trim() {
-        constexpr std::size_t keep = std::size_t{64} << 20;
+        constexpr std::size_t keep = std::size_t{80} << 20;
         if (size_ > keep) {
             std::free(data_);
             data_ = nullptr;
@@ -52,18 +51,31 @@ class Scratch {
     std::size_t size_ = 0;
 };
 
-// One block of `width` channels of the filter, NV vectors wide, seen by the threads of one region.
+// A panel of channels of the filter, seen by the threads of one region: `groups` groups of NV vectors.
+// A single group may be narrower than its vectors; of several, the last starts early enough to end
+// with the last channel, so that some channels are done twice but no row is touched in parts.
 // C is the number of corners where it is known to the compiler, 0 otherwise.
 template <typename T, int NV, int C> struct Pass {
     static constexpr int W = kLanes<T>;
-    static constexpr std::int64_t stride = NV * W;
+    static constexpr std::int64_t kGroup = NV * W;
 
     const FilterArgs<T>& a;
-    std::int64_t first;  // first channel of the block
-    std::int64_t width;  // channels in the block
+    std::int64_t first;  // first channel of the panel
+    std::int64_t width;  // channels in a single group
+    std::int64_t groups;
 
-    // A row may be read and written past its block where the next row follows and is dealt with
-    // later by the same thread; `whole` says so.
+    inline std::int64_t stride() const { return groups * kGroup; }
+    inline std::int64_t channel(std::int64_t group) const {
+        const std::int64_t at = first + group * kGroup, last = a.channels - kGroup;
+        return groups == 1 || at < last ? at : last;
+    }
+    // How many following rows a whole vector at the end of a row may touch.
+    inline std::int64_t overhang() const {
+        return kGroup > width ? 1 + (kGroup - width) / a.channels : 0;
+    }
+
+    // A row may be read and written past its end where the next row follows and is dealt with later
+    // by the same thread; `whole` says so.
     inline void read(const T* row, bool whole, Vec<T> (&v)[NV]) const {
         for (int k = 0; k + 1 < NV; ++k) v[k] = load(row + k * W);
         v[NV - 1] = whole ? load(row + (NV - 1) * W)
@@ -74,76 +86,75 @@ template <typename T, int NV, int C> struct Pass {
         if (whole) store(row + (NV - 1) * W, v[NV - 1]);
         else store_part(row + (NV - 1) * W, v[NV - 1], width - (NV - 1) * W);
     }
-    // How many following rows a whole vector at the end of a row may touch.
-    inline std::int64_t overhang() const {
-        return stride > width ? 1 + (stride - width) / a.channels : 0;
-    }
 
     void splat(Range range, T* __restrict values) const {
         const int corners = C ? C : a.corners;
         const std::int64_t safe = a.n - overhang();
         for (std::int64_t i = range.begin; i < range.end; ++i) {
-            Vec<T> v[NV];
-            read(a.x + i * a.channels + first, i < safe, v);
             const std::int32_t* index = a.index + i * corners;
             const T* weight = a.splat + i * corners;
-            for (int c = 0; c < corners; ++c) {
-                T* row = values + index[c] * stride;
-                const T w = weight[c];
-                for (int k = 0; k < NV; ++k) store(row + k * W, load(row + k * W) + w * v[k]);
+            for (std::int64_t group = 0; group < groups; ++group) {
+                Vec<T> v[NV];
+                read(a.x + i * a.channels + channel(group), i < safe, v);
+                for (int c = 0; c < corners; ++c) {
+                    T* row = values + index[c] * stride() + group * kGroup;
+                    const T w = weight[c];
+                    for (int k = 0; k < NV; ++k) store(row + k * W, load(row + k * W) + w * v[k]);
+                }
             }
         }
     }
 
-    static inline Vec<T> blurred(const T* source, std::int64_t v, const std::int32_t* pair, T tap,
-                                 int k) {
-        const T* at = source + k * W;
-        return load(at + v * stride) + tap * (load(at + pair[0] * stride) + load(at + pair[1] * stride));
+    // One vector at `at` of the row of v, blurred along the axis of `pair`.
+    inline Vec<T> blurred(const T* source, std::int64_t v, const std::int32_t* pair,
+                          std::int64_t at) const {
+        const T* column = source + at;
+        return load(column + v * stride()) +
+               a.tap * (load(column + pair[0] * stride()) + load(column + pair[1] * stride()));
     }
 
     void blur(Range range, int axis, const T* __restrict source, T* __restrict target) const {
         const std::int32_t* pairs = a.neighbors + axis * a.vertices * 2;
         for (std::int64_t v = range.begin; v < range.end; ++v)
-            for (int k = 0; k < NV; ++k)
-                store(target + v * stride + k * W, blurred(source, v, pairs + 2 * v, a.tap, k));
+            for (std::int64_t group = 0; group < stride(); group += kGroup)
+                for (int k = 0; k < kGroup; k += W)
+                    store(target + v * stride() + group + k, blurred(source, v, pairs + 2 * v, group + k));
     }
 
     // The last axis of both orders, their mean, and the share of the unblurred values.
     void blur_last(Range range, const T* __restrict forward, const T* __restrict reverse,
                    const T* __restrict splatted, T* __restrict target) const {
         const std::int32_t* last = a.neighbors + (a.corners - 1) * a.vertices * 2;
-        const T half = T(0.5);
         for (std::int64_t v = range.begin; v < range.end; ++v)
-            for (int k = 0; k < NV; ++k) {
-                const Vec<T> sum = blurred(forward, v, last + 2 * v, a.tap, k) +
-                                   blurred(reverse, v, a.neighbors + 2 * v, a.tap, k);
-                store(target + v * stride + k * W,
-                      half * sum + a.identity * load(splatted + v * stride + k * W));
-            }
+            for (std::int64_t group = 0; group < stride(); group += kGroup)
+                for (int k = 0; k < kGroup; k += W) {
+                    const Vec<T> sum = blurred(forward, v, last + 2 * v, group + k) +
+                                       blurred(reverse, v, a.neighbors + 2 * v, group + k);
+                    const std::int64_t at = v * stride() + group + k;
+                    store(target + at, T(0.5) * sum + a.identity * load(splatted + at));
+                }
     }
 
     void slice(Range range, const T* __restrict values) const {
         const int corners = C ? C : a.corners;
-        // Writing over the next rows is allowed while this thread writes them later and no other
-        // block of channels has been written there.
-        const std::int64_t safe = overhang() == 0  ? range.end
-                                  : first == 0     ? range.end - overhang()
-                                                   : range.begin;
-        const std::int64_t safe_read = a.n - overhang();
+        const std::int64_t safe = range.end - overhang(), safe_read = a.n - overhang();
         for (std::int64_t i = range.begin; i < range.end; ++i) {
             const std::int32_t* index = a.index + i * corners;
             const T* weight = a.slice + i * corners;
-            Vec<T> v[NV] = {};
-            if (a.shift) {
-                read(a.x + i * a.channels + first, i < safe_read, v);
-                for (int k = 0; k < NV; ++k) v[k] *= a.shift[i];
+            for (std::int64_t group = 0; group < groups; ++group) {
+                Vec<T> v[NV] = {};
+                const std::int64_t at = i * a.channels + channel(group);
+                if (a.shift) {
+                    read(a.x + at, i < safe_read, v);
+                    for (int k = 0; k < NV; ++k) v[k] *= a.shift[i];
+                }
+                for (int c = 0; c < corners; ++c) {
+                    const T* row = values + index[c] * stride() + group * kGroup;
+                    const T w = weight[c];
+                    for (int k = 0; k < NV; ++k) v[k] += w * load(row + k * W);
+                }
+                write(a.out + at, i < safe, v);
             }
-            for (int c = 0; c < corners; ++c) {
-                const T* row = values + index[c] * stride;
-                const T w = weight[c];
-                for (int k = 0; k < NV; ++k) v[k] += w * load(row + k * W);
-            }
-            write(a.out + i * a.channels + first, i < safe, v);
         }
     }
 };
@@ -168,14 +179,15 @@ struct Barrier {
 
 // False if a value was not finite: it shows in the lattice, which is smaller than the image.
 template <typename T, int NV, int C>
-static bool filter_block(const FilterArgs<T>& a, std::int64_t first, std::int64_t width,
-                         Scratch& scratch) {
+static bool filter_panel(const FilterArgs<T>& a, std::int64_t first, std::int64_t width,
+                         std::int64_t groups, Scratch& scratch) {
     bool bad = false;
     Barrier barrier;
     using P = Pass<T, NV, C>;
-    const P pass{a, first, width};
+    const P pass{a, first, width, groups};
+    const std::int64_t stride = pass.stride();
     const std::int64_t rows = a.vertices + 1;  // the last row stays zero: the absent neighbour
-    const std::int64_t size = rows * P::stride;
+    const std::int64_t size = rows * stride;
     // Private lattices pay while they are small beside the image.
     std::int64_t fit = a.n / (a.vertices + 1) + 1;
     const int splatters = static_cast<int>(fit < a.threads ? fit : a.threads);
@@ -203,7 +215,7 @@ static bool filter_block(const FilterArgs<T>& a, std::int64_t first, std::int64_
         }
         barrier.wait(threads);
         Vec<T> nothing{};  // 0 * v is not a number unless v is finite
-        for (std::int64_t i = vertices.begin * P::stride; i < vertices.end * P::stride; i += P::W) {
+        for (std::int64_t i = vertices.begin * stride; i < vertices.end * stride; i += P::W) {
             Vec<T> sum = load(splatted + i);
             if (active > 1) {
                 for (int t = 1; t < active; ++t) sum += load(base + t * size + i);
@@ -213,7 +225,7 @@ static bool filter_block(const FilterArgs<T>& a, std::int64_t first, std::int64_
         }
         for (int l = 0; l < P::W; ++l) bad = bad || nothing[l] != T(0);
         if (thread == 0) {
-            for (T* buffer : work) std::memset(buffer + a.vertices * P::stride, 0, P::stride * sizeof(T));
+            for (T* buffer : work) std::memset(buffer + a.vertices * stride, 0, stride * sizeof(T));
         }
         barrier.wait(threads);
         const T* result;
@@ -243,7 +255,7 @@ static bool filter_block(const FilterArgs<T>& a, std::int64_t first, std::int64_
             }
             if (a.identity != T(0)) {
                 T* target = work[2];
-                for (std::int64_t i = vertices.begin * P::stride; i < vertices.end * P::stride;
+                for (std::int64_t i = vertices.begin * stride; i < vertices.end * stride;
                      i += P::W)
                     store(target + i, load(source + i) + a.identity * load(splatted + i));
                 source = target;
@@ -258,16 +270,25 @@ static bool filter_block(const FilterArgs<T>& a, std::int64_t first, std::int64_
 
 template <typename T, int C> static bool filter(const FilterArgs<T>& a, Scratch& scratch) {
     constexpr int W = kLanes<T>;
-    constexpr std::int64_t widest = 4 * W;
+    constexpr std::int64_t group = 4 * W;
+    switch (a.channels > group ? 5 : (a.channels + W - 1) / W) {
+    case 1: return filter_panel<T, 1, C>(a, 0, a.channels, 1, scratch);
+    case 2: return filter_panel<T, 2, C>(a, 0, a.channels, 1, scratch);
+    case 3: return filter_panel<T, 3, C>(a, 0, a.channels, 1, scratch);
+    case 4: return filter_panel<T, 4, C>(a, 0, a.channels, 1, scratch);
+    default: break;
+    }
+    // As wide as the scratch memory allows: each panel reads and writes the image once.
+    constexpr std::int64_t bytes = std::int64_t{64} << 20;
+    const std::int64_t fit = bytes / (5 * (a.vertices + 1) * group * std::int64_t{sizeof(T)});
+    const std::int64_t total = (a.channels + group - 1) / group;
+    const std::int64_t panel = fit < 2 ? 2 : fit;
     bool finite = true;
-    for (std::int64_t first = 0; first < a.channels; first += widest) {
-        const std::int64_t width = a.channels - first < widest ? a.channels - first : widest;
-        switch ((width + W - 1) / W) {
-        case 1: finite &= filter_block<T, 1, C>(a, first, width, scratch); break;
-        case 2: finite &= filter_block<T, 2, C>(a, first, width, scratch); break;
-        case 3: finite &= filter_block<T, 3, C>(a, first, width, scratch); break;
-        default: finite &= filter_block<T, 4, C>(a, first, width, scratch); break;
-        }
+    for (std::int64_t done = 0; done < total; done += panel) {
+        // Never a single group at the end: only several end with the last channel.
+        std::int64_t begin = done, groups = total - done < panel ? total - done : panel;
+        if (groups == 1) begin = done - 1, groups = 2;
+        finite &= filter_panel<T, 4, C>(a, begin * group, group, groups, scratch);
     }
     return finite;
 }

@@ -67,7 +67,7 @@ def test_unit_diagonal_is_exactly_one(name, dtype):
 def test_entries_are_not_negative(name):
     """Row sums are divided by: they must be well away from zero."""
     K = Bilateral(normalization="none").operator(crop(name))
-    assert K.row_sums().min() >= 1
+    assert K.row_sums().min() >= 1 - 1e-6  # a pixel may be alone
     x = torch.zeros(HEIGHT * WIDTH, 20)
     x[torch.arange(20) * 300, torch.arange(20)] = 1
     assert K(x).min() >= -1e-6

@@ -100,7 +100,7 @@ def test_same_lattice_far_from_the_origin(scale, d):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("blur", ["symmetric", "forward", "reverse"])
-@pytest.mark.parametrize("d", [1, 2, 3, 4, 5, 6, 8, 11, 12, 16])
+@pytest.mark.parametrize("d", [1, 2, 3, 5, 8, 11, 16])
 def test_same_answer(d, blur, dtype):
     native, torch_engine = (
         Lattice.build(points(2, 60, d, dtype=dtype), blur=blur, engine=e) for e in ("native", "torch")

@@ -102,7 +102,7 @@ def test_data_loader_workers(start, two_threads):
     Inherited("lattice")
     dataset = Filtered()
     loader = torch.utils.data.DataLoader(
-        dataset, batch_size=None, num_workers=2, multiprocessing_context=start, timeout=60
+        dataset, batch_size=None, num_workers=1, multiprocessing_context=start, timeout=60
     )
     for i, y in enumerate(loader):
         assert_rounding(y, dataset[i], times=10)

@@ -13,7 +13,7 @@ K symmetric to float rounding, and costs one more blur, which is a small part of
 ``calibration``.
 
 *Shape.* A point in the middle of its simplex is splatted wider than one at a corner. Two corrections
-that cost nothing per filter even this out in four and more dimensions: a share beta of unblurred
+that cost nothing per filter even this out in three and more dimensions: a share beta of unblurred
 values, and weights scaled by a function of the point's place in its simplex.
 
 *Diagonal.* The lattice's own diagonal is known exactly (see ``csrc/lattice.hpp``), so that it can be
@@ -242,7 +242,9 @@ class _Shape(NamedTuple):
 def _shape(d: int) -> _Shape:
     cell = (d + 1.0) ** (d - 0.5) / (math.sqrt(2 / 3) * (d + 1)) ** d
     constant = (2 * math.pi) ** (d / 2) / cell / (1 + 2 * _TAP) ** (d + 1)
-    return _Shape(-0.2, -0.6, constant) if d > 3 else _Shape(0.0, 0.0, constant)
+    if d <= 2:
+        return _Shape(0.0, 0.0, constant)
+    return _Shape(0.0, -0.3, constant) if d == 3 else _Shape(-0.1, -0.6, constant)
 
 
 def _check_features(features: Tensor) -> int:
