@@ -12,11 +12,11 @@ from fwcrf.kernels import ops
 from fwcrf.kernels.operator import Operator, check_features
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Exact(Operator):
     """K_ij = exp(-|f_i - f_j|^2 / 2) over features in standard deviations, ``(*batch, n, D)``.
 
-    Time grows with n^2; memory does not: rows are formed in chunks of at most 32 MB. Differentiable
+    Time grows with n^2; memory does not: rows are formed in chunks of at most 16 MB. Differentiable
     to any order in x and in the features.
 
     >>> K = Exact(torch.zeros(3, 1))

@@ -114,11 +114,11 @@ def gaussian(features: Tensor, method: str, normalization: Normalization) -> Ope
         check_finite(features, "features")
         operator: Operator = Exact(features)
     elif method == "lattice":
-        lattice = Lattice.build(features)
+        operator = Lattice.build(features)
         if normalization == "none":
             # The other modes divide by the row sums, and by this factor with them.
-            lattice = lattice.scaled(row_factor(features.detach(), lattice))
-        operator = lattice.with_unit_diagonal()
+            operator = operator.scaled(row_factor(features.detach(), operator))
+        operator = operator.with_unit_diagonal()
     else:
         raise ValueError(f"method={method!r} is not known here; expected 'lattice' or 'exact'.")
     return operator.normalized(normalization)

@@ -80,9 +80,9 @@ class Lattice(Operator):
         shape = _shape(features.shape[-1])
         lattice = Lattice.uncalibrated(features, blur=blur, engine=engine, identity=shape.identity)
         if shape.place:
-            lattice = lattice.scaled((0.5 * shape.place * lattice.splat.square().sum(-1)).exp())
+            lattice = lattice._absorb((0.5 * shape.place * lattice.splat.square().sum(-1)).exp())
         factor = calibration.scale(features.detach(), lattice, shape.constant)
-        return lattice.scaled(factor.sqrt().expand(features.shape[:-1]))
+        return lattice._absorb(factor.sqrt().expand(features.shape[:-1]))
 
     @staticmethod
     def uncalibrated(
@@ -211,7 +211,16 @@ class Lattice(Operator):
             _diagonal=[own.detach()[..., points] for own in self._diagonal],
         )
 
-    def scaled(self, left: Tensor, right: Tensor | None = None) -> Lattice:
+    def _takes(self, vector: Tensor) -> bool:
+        """Whether a vector fits the lattice's own batch, so that its tables can absorb it."""
+        return torch.broadcast_shapes(vector.shape, self.index.shape[:-1]) == self.index.shape[:-1]
+
+    def scaled(self, left: Tensor, right: Tensor | None = None) -> Operator:
+        if all(v is None or self._takes(v) for v in (left, right)):
+            return self._absorb(left, right)
+        return super().scaled(left, right)
+
+    def _absorb(self, left: Tensor, right: Tensor | None = None) -> Lattice:
         both = right is None
         if right is None:
             right = left
@@ -227,7 +236,10 @@ class Lattice(Operator):
             _diagonal=[left * own * right for own in self._diagonal],
         )
 
-    def shifted(self, shift: Tensor) -> Lattice:
+    def shifted(self, shift: Tensor) -> Operator:
+        if not self._takes(shift):
+            return super().shifted(shift)
+        shift = shift.expand(self.index.shape[:-1])
         return replace(self, shift=shift if self.shift is None else self.shift + shift)
 
 

@@ -88,6 +88,11 @@ class Operator(ABC):
         if mode == "none":
             return self
         sums = self.row_sums()
+        if has_values(sums) and (sums <= 4 * torch.finfo(sums.dtype).eps * sums.amax()).any():
+            raise ValueError(
+                f"a row of the operator sums to {float(sums.min()):.3g}; expected positive sums to divide "
+                "by. Normalize before removing self-edges: a point far from all others has nothing else."
+            )
         if mode == "symmetric":
             return self.scaled(sums.rsqrt())
         ones = torch.ones_like(sums)
@@ -102,7 +107,7 @@ class Operator(ABC):
         return self.shifted(-self.diagonal())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Rescaled(Operator):
     """diag(left) K diag(right), for operators that cannot absorb the factors."""
 
@@ -138,7 +143,7 @@ class Rescaled(Operator):
         return replace(self, left=self.left * left, right=self.right * right)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Shifted(Operator):
     """K + diag(shift), for operators that cannot absorb the shift."""
 

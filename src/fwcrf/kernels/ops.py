@@ -22,7 +22,7 @@ from fwcrf.kernels import lattice_torch, separable_torch
 from fwcrf.kernels.operator import check_finite
 from fwcrf.kernels.threads import threads_for
 
-_CHUNK_BYTES = 32 << 20
+_CHUNK_BYTES = 16 << 20
 
 
 # --- exact -------------------------------------------------------------------------------------

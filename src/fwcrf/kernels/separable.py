@@ -14,7 +14,7 @@ from fwcrf.kernels import ops
 from fwcrf.kernels.operator import Operator
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Separable(Operator):
     """K_ij = prod_a exp(-(i_a - j_a)^2 / (2 s_a^2)) over the pixels of a grid, zero outside it.
 
