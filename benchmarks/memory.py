@@ -59,7 +59,7 @@ def measure(who: str, picture: str, width: int, height: int, channels: int, thre
     """``growth`` in a fresh process, in bytes."""
     arguments = [who, picture, width, height, channels, threads]
     command = [sys.executable, "-m", "benchmarks.memory", *map(str, arguments)]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout)
 
 

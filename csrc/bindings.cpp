@@ -8,12 +8,9 @@
 #include <stdexcept>
 #include <vector>
 
-#ifdef __linux__
-#include <sys/mman.h>
-#endif
-
 #include "kernels.hpp"
 #include "lattice.hpp"
+#include "memory.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -31,17 +28,11 @@ void require(bool holds, const char* what) {
     if (!holds) throw std::invalid_argument(what);
 }
 
-// Fresh memory comes in pages of 4 KB, and touching thousands of them first costs more than the filter.
-// Large pages where the system has them: a hint, without effect on the contents.
-template <typename T, int N> void prefer_large_pages(const Out<T, N>& array) {
-#ifdef __linux__
-    constexpr std::uintptr_t page = 4096, worthwhile = std::uintptr_t{4} << 20;
-    const auto begin = (reinterpret_cast<std::uintptr_t>(array.data()) + page - 1) / page * page;
-    const auto end = (reinterpret_cast<std::uintptr_t>(array.data()) + array.nbytes()) / page * page;
-    if (end > begin && end - begin >= worthwhile)
-        madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
-#endif
-    (void)array;
+// Uninitialised memory for an array of this many bytes.
+nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>> empty(std::size_t bytes) {
+    void* block = take_block(bytes);
+    nb::capsule owner(block, [](void* p) noexcept { give_block(p); });
+    return nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>>(block, {bytes}, owner);
 }
 
 template <typename T>
@@ -64,8 +55,6 @@ Table build_lattice(In<T, 3> features, In<double, 1> scale, In<std::int64_t, 1> 
     Graph graph;
     {
         nb::gil_scoped_release release;
-        prefer_large_pages<std::int32_t, 3>(index);
-        prefer_large_pages<T, 3>(weight);
         graph = build(points, scale.data(), low.data(), high.data(), index.data(), weight.data(),
                       order.data(), threads);
     }
@@ -88,7 +77,6 @@ bool filter(In<T, 3> x, In<std::int32_t, 2> index, In<T, 2> splat, In<T, 2> slic
     for (int axis = 0; axis < 3; ++axis) require(out.shape(axis) == x.shape(axis), "output shape");
     require(order >= 0 && order <= 2 && threads >= 1, "order and threads");
     nb::gil_scoped_release release;
-    prefer_large_pages<T, 3>(out);
     const std::size_t image = n * x.shape(2);
     bool finite = true;
     for (std::size_t g = 0; g < x.shape(0); ++g) {
@@ -127,7 +115,6 @@ void filter_axis(In<T, 3> x, In<T, 1> taps, Out<T, 3> out, int threads) {
     require(taps.shape(0) >= 1 && threads >= 1, "at least the centre tap, threads >= 1");
     for (int axis = 0; axis < 3; ++axis) require(out.shape(axis) == x.shape(axis), "output shape");
     nb::gil_scoped_release release;
-    prefer_large_pages<T, 3>(out);
     AxisArgs<T> args{x.data(), out.data(), static_cast<std::int64_t>(x.shape(0)),
                      static_cast<std::int64_t>(x.shape(1)), static_cast<std::int64_t>(x.shape(2)),
                      taps.data(), static_cast<std::int64_t>(taps.shape(0)) - 1, threads};
@@ -176,6 +163,7 @@ template <typename T> void bind(nb::module_& m) {
 NB_MODULE(_core, m) {
     bind<float>(m);
     bind<double>(m);
+    m.def("empty", &empty, "bytes"_a);
     m.def("isa", [] { return kernels().isa; });
     m.def("openmp", [] {
 #ifdef _OPENMP

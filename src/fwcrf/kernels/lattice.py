@@ -32,6 +32,7 @@ from torch import Tensor
 
 from fwcrf import _core
 from fwcrf.kernels import calibration, lattice_torch, ops
+from fwcrf.kernels.memory import empty
 from fwcrf.kernels.operator import Operator, check_features, check_finite, warn_caller
 from fwcrf.kernels.threads import threads_for
 
@@ -98,9 +99,9 @@ class Lattice(Operator):
         low, high = _quotient_bounds(flat, scale)
         if engine == "native":
             corners = (*flat.shape[:-1], d + 1)
-            index = torch.empty(corners, dtype=torch.int32)
-            weight = torch.empty(corners, dtype=flat.dtype)
-            order = torch.empty((*flat.shape[:-1], lattice_torch.order_words(d + 1)), dtype=torch.int64)
+            index = empty(corners, torch.int32)
+            weight = empty(corners, flat.dtype)
+            order = empty((*flat.shape[:-1], lattice_torch.order_words(d + 1)), torch.int64)
             neighbors = torch.from_numpy(
                 _core.build_lattice(
                     flat.detach(),

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from fwcrf import _core
 from fwcrf.kernels import lattice_torch, separable_torch
+from fwcrf.kernels.memory import empty
 from fwcrf.kernels.operator import check_finite
 from fwcrf.kernels.threads import threads_for
 
@@ -138,7 +139,7 @@ def _lattice(
 @_lattice.register_kernel("cpu")
 def _(x, index, splat, slice, neighbors, shift, tap, identity, order, checked):  # type: ignore
     x = x.contiguous()
-    out = torch.empty_like(x)
+    out = empty(x.shape, x.dtype)
     if x.numel():
         work = x[0].numel() * index.shape[-1]
         finite = _core.filter(
@@ -219,7 +220,7 @@ def _(x, taps, checked):  # type: ignore
     if checked:
         check_finite(x, "x")
     x = x.contiguous()
-    out = torch.empty_like(x)
+    out = empty(x.shape, x.dtype)
     if x.numel():
         _core.filter_axis(x.detach(), taps.detach(), out, threads_for(x.numel() * taps.numel()))
     return out

@@ -1,0 +1,72 @@
+#include "memory.hpp"
+
+#include <cstdlib>
+#include <mutex>
+#include <new>
+
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
+namespace fwcrf {
+namespace {
+
+constexpr std::size_t kLargePage = std::size_t{2} << 20;
+constexpr std::size_t kHeldAtMost = std::size_t{64} << 20;
+constexpr int kSlots = 8;
+
+struct Held {
+    void* block = nullptr;
+    std::size_t size = 0;
+};
+
+// In front of every block, so that it knows its size; as large as a cache line for alignment.
+struct alignas(64) Header {
+    std::size_t size;
+};
+
+std::mutex guard;
+Held held[kSlots];
+std::size_t held_bytes = 0;
+
+}  // namespace
+
+void* take_block(std::size_t bytes) {
+    const std::size_t size = (bytes + sizeof(Header) + kLargePage - 1) / kLargePage * kLargePage;
+    {
+        const std::lock_guard<std::mutex> lock(guard);
+        for (Held& slot : held) {
+            if (slot.size != size) continue;
+            void* block = slot.block;
+            held_bytes -= size;
+            slot = Held{};
+            return static_cast<Header*>(block) + 1;
+        }
+    }
+    void* block = std::aligned_alloc(kLargePage, size);
+    if (!block) throw std::bad_alloc();
+#ifdef __linux__
+    madvise(block, size, MADV_HUGEPAGE);
+#endif
+    static_cast<Header*>(block)->size = size;
+    return static_cast<Header*>(block) + 1;
+}
+
+void give_block(void* data) noexcept {
+    void* block = static_cast<Header*>(data) - 1;
+    const std::size_t size = static_cast<Header*>(block)->size;
+    {
+        const std::lock_guard<std::mutex> lock(guard);
+        if (held_bytes + size <= kHeldAtMost) {
+            for (Held& slot : held) {
+                if (slot.block) continue;
+                slot = Held{block, size};
+                held_bytes += size;
+                return;
+            }
+        }
+    }
+    std::free(block);
+}
+
+}  // namespace fwcrf

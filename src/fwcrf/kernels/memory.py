@@ -1,0 +1,22 @@
+"""Memory for the results of native calls."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from fwcrf import _core
+
+# Below this, torch's own allocation is as good.
+_LARGE = 1 << 20
+
+
+def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """Like ``torch.empty`` on the CPU, from memory that is kept for reuse: see ``csrc/memory.hpp``."""
+    size = math.prod(shape) * dtype.itemsize
+    if size < _LARGE:
+        return torch.empty(tuple(shape), dtype=dtype)
+    return torch.from_numpy(_core.empty(size)).view(dtype).view(tuple(shape))
