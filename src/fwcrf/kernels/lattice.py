@@ -32,8 +32,8 @@ from torch import Tensor
 
 from fwcrf import _core
 from fwcrf.kernels import calibration, lattice_torch, ops
-from fwcrf.memory import empty
 from fwcrf.kernels.operator import Operator, check_features, check_finite, warn_caller
+from fwcrf.memory import empty
 from fwcrf.threads import threads_for
 
 Engine = Literal["native", "torch"]

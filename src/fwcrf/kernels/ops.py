@@ -20,8 +20,8 @@ from torch.autograd.forward_ad import unpack_dual
 
 from fwcrf import _core
 from fwcrf.kernels import lattice_torch, separable_torch
-from fwcrf.memory import empty
 from fwcrf.kernels.operator import check_finite
+from fwcrf.memory import empty
 from fwcrf.threads import threads_for
 
 _CHUNK_BYTES = 16 << 20
