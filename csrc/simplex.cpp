@@ -1,9 +1,10 @@
 // Rows to their simplices: Euclidean projection, softmax, and the derivatives of both.
 //
-// A few rows are taken at a time. What is found per row (the largest entry, sums, the threshold) sits in
-// one vector with a lane per row; what is done per entry goes along the rows. The last vector of a
-// row starts early enough to end with the row, so that nothing outside the arrays is touched. The
-// result of a row depends on that row alone: not on its place, nor on the number of threads.
+// As many rows are taken at a time as a vector has lanes. What is found per row (the largest entry,
+// sums, the threshold) sits in one vector with a lane per row; what is done per entry goes along
+// the rows. The last vector of a row starts early enough to end with the row, so that nothing
+// outside the arrays is touched. The result of a row depends on that row alone: not on its place,
+// nor on the number of threads.
 #include "kernels.hpp"
 #include "scratch.hpp"
 #include "vectors.hpp"
@@ -98,121 +99,84 @@ template <typename T> struct Row {
     }
 };
 
-// max(x - t, 0) with the t that makes the sum 1. For any set of entries, t is at least (their sum - 1)
-// over their number, with equality for those above t. The best of these bounds over the largest
-// one, two and three entries is the answer for most rows; from there Newton's method goes on: the
-// sum of the positive parts is convex in t, so that its steps never pass the answer, and the entries
-// above t become fewer until they are those of the answer. Labels that no row keeps are dropped.
+// max(x - t, 0) with the t that makes the sum 1. For any set of entries, t is at least (their sum
+// - 1) over their number, with equality for those above t: the best of these bounds over the few
+// largest entries is the answer for most rows, and the next largest entry tells whether it is. If
+// not, Newton's method goes on from there: the sum of the positive parts is convex in t, so that
+// its steps never pass the answer, and the entries above t become fewer until they are those of the
+// answer. Labels that no row keeps are dropped on the way.
 template <typename T> struct Project {
     static constexpr int W = kLanes<T>;
-    static constexpr int kVectors = 2;
-    static constexpr int kRows = kVectors * W;
+    static constexpr int kLargest = 5;
 
-    static std::int64_t scratch(std::int64_t length) { return length * kRows; }
+    static std::int64_t scratch(std::int64_t length) { return length * W; }
 
     static void apply(const T* x, const T*, T* out, std::int64_t length, T scale, T* block) {
         const Row<T> row{length};
-        for (int k = 0; k < kVectors; ++k)
+        for (std::int64_t at = 0; at < length; at += W) {
+            const std::int64_t place = row.place(at);
+            Vec<T> v[W];
+            for (int r = 0; r < W; ++r) v[r] = scale * load(x + r * length + place);
+            transpose<T>(v);
+            for (int c = 0; c < W; ++c) store(block + (place + c) * W, v[c]);
+        }
+        Vec<T> largest[kLargest + 1];
+        for (Vec<T>& entry : largest) entry = fill(-static_cast<T>(__builtin_inf()));
+        for (std::int64_t i = 0; i < length; ++i) {
+            Vec<T> v = load(block + i * W);
+            for (Vec<T>& entry : largest) {
+                const Vec<T> rest = smaller<T>(v, entry);
+                entry = larger<T>(v, entry);
+                v = rest;
+            }
+        }
+        // t is relative to the largest entry, which loses no digit that matters.
+        const Vec<T> top = largest[0];
+        Vec<T> t = fill(T(-1)), sum = t;
+        for (int j = 1; j < kLargest; ++j) {
+            sum += largest[j] - top;
+            t = larger<T>(sum * (T(1) / static_cast<T>(j + 1)), t);
+        }
+        const Mask<T> done = ~(largest[kLargest] - top > t);
+        if (any(~done)) t = newton(block, length, top, t, done);
+        alignas(64) T tops[W], ts[W];
+        store(tops, top);
+        store(ts, t);
+        for (int r = 0; r < W; ++r)
             for (std::int64_t at = 0; at < length; at += W) {
-                const std::int64_t place = row.place(at);
-                Vec<T> v[W];
-                for (int r = 0; r < W; ++r) v[r] = scale * load(x + (k * W + r) * length + place);
-                transpose<T>(v);
-                T* const to = block + (place * kVectors + k) * W;
-                for (int c = 0; c < W; ++c) store(to + c * kRows, v[c]);
+                const std::int64_t place = r * length + row.place(at);
+                const Vec<T> rest = (scale * load(x + place) - tops[r]) - ts[r];
+                store(out + place, rest < T(0) ? Vec<T>{} : rest);
             }
-        const Vec<T> least = fill(-static_cast<T>(__builtin_inf()));
-        Vec<T> top[kVectors], second[kVectors], third[kVectors];
-        for (int k = 0; k < kVectors; ++k) top[k] = second[k] = third[k] = least;
-        for (const T* at = block; at < block + length * kRows; at += kRows)
-            for (int k = 0; k < kVectors; ++k) {
-                const Vec<T> v = load(at + k * W);
-                const Vec<T> rest = smaller<T>(v, top[k]);
-                top[k] = larger<T>(v, top[k]);
-                third[k] = larger<T>(smaller<T>(rest, second[k]), third[k]);
-                second[k] = larger<T>(rest, second[k]);
-            }
-        // From here on relative to the largest entry, which loses no digit that matters.
-        Vec<T> t[kVectors], before[kVectors];
-        for (int k = 0; k < kVectors; ++k) {
-            const Vec<T> two = second[k] - top[k], three = two + (third[k] - top[k]);
-            const Vec<T> pair = (two - T(1)) * T(0.5), triple = (three - T(1)) * T(1.0 / 3);
-            t[k] = fill(T(-1));
-            before[k] = pair > t[k] ? fill(T(2)) : fill(T(1));
-            t[k] = larger<T>(pair, t[k]);
-            before[k] = triple > t[k] ? fill(T(3)) : before[k];
-            t[k] = larger<T>(triple, t[k]);
-        }
-        std::int64_t kept = 0;
-        Vec<T> sum[kVectors] = {}, count[kVectors] = {};
-        for (const T* at = block; at < block + length * kRows; at += kRows) {
-            Mask<T> above{};
-            for (int k = 0; k < kVectors; ++k) {
-                const Vec<T> v = load(at + k * W) - top[k];
-                store(block + kept * kRows + k * W, v);
-                add(v - t[k], sum[k], count[k], above);
-            }
-            kept += any(above);
-        }
-        Mask<T> done[kVectors];
-        bool more = false;
-        for (int k = 0; k < kVectors; ++k) {
-            t[k] += (sum[k] - T(1)) / count[k];
-            done[k] = count[k] <= before[k];
-            before[k] = count[k];
-            more |= any(~done[k]);
-        }
-        while (more) {
-            for (int k = 0; k < kVectors; ++k) sum[k] = count[k] = Vec<T>{};
-            std::int64_t next = 0;
-            for (std::int64_t i = 0; i < kept; ++i) {
-                Mask<T> above{};
-                for (int k = 0; k < kVectors; ++k) {
-                    const Vec<T> v = load(block + i * kRows + k * W);
-                    store(block + next * kRows + k * W, v);
-                    add(v - t[k], sum[k], count[k], above);
-                }
-                next += any(above);
-            }
-            kept = next;
-            more = false;
-            for (int k = 0; k < kVectors; ++k) {
-                // A row that is done stays as it is while its companions go on.
-                const Vec<T> moved = t[k] + (sum[k] - T(1)) / count[k];
-                t[k] = done[k] ? t[k] : moved;
-                done[k] |= ~(count[k] < before[k]);
-                before[k] = count[k];
-                more |= any(~done[k]);
-            }
-        }
-        alignas(64) T tops[kRows], ts[kRows];
-        for (int k = 0; k < kVectors; ++k) {
-            store(tops + k * W, top[k]);
-            store(ts + k * W, t[k]);
-        }
-        for (int r = 0; r < kRows; ++r) {
-            const auto entries = [&](std::int64_t at) {
-                const Vec<T> rest = (scale * load(x + r * length + at) - tops[r]) - ts[r];
-                store(out + r * length + at, rest < T(0) ? Vec<T>{} : rest);
-            };
-            for (std::int64_t at = 0; at + W <= length; at += W) entries(at);
-            if (length % W) entries(length - W);
-        }
     }
 
   private:
-    static inline void add(Vec<T> rest, Vec<T>& sum, Vec<T>& count, Mask<T>& above) {
-        const Mask<T> positive = rest > T(0);
-        sum += positive ? rest : Vec<T>{};
-        count += positive ? fill(T(1)) : Vec<T>{};
-        above |= positive;
+    static Vec<T> newton(T* block, std::int64_t length, Vec<T> top, Vec<T> t, Mask<T> done) {
+        Vec<T> before = fill(static_cast<T>(length + 1));
+        while (any(~done)) {
+            Vec<T> sum{}, count{};
+            std::int64_t kept = 0;
+            for (std::int64_t i = 0; i < length; ++i) {
+                const Vec<T> v = load(block + i * W), rest = (v - top) - t;
+                const Mask<T> positive = rest > T(0);
+                sum += positive ? rest : Vec<T>{};
+                count += positive ? fill(T(1)) : Vec<T>{};
+                store(block + kept * W, v);
+                kept += any(positive);
+            }
+            length = kept;
+            // A row that is done stays as it is while its companions go on.
+            t = done ? t : t + (sum - T(1)) / count;
+            done |= ~(count < before);
+            before = count;
+        }
+        return t;
     }
 };
 
 // d less its mean over the support of p, and 0 elsewhere.
 template <typename T> struct ProjectDerivative {
     static constexpr int W = kLanes<T>;
-    static constexpr int kRows = W;
 
     static std::int64_t scratch(std::int64_t) { return 0; }
 
@@ -281,7 +245,6 @@ template <typename T> static inline Vec<T> exp(Vec<T> x) {
 
 template <typename T> struct Softmax {
     static constexpr int W = kLanes<T>;
-    static constexpr int kRows = W;
 
     static std::int64_t scratch(std::int64_t) { return 0; }
 
@@ -320,7 +283,6 @@ template <typename T> struct Softmax {
 // p (d - <d, p>)
 template <typename T> struct SoftmaxDerivative {
     static constexpr int W = kLanes<T>;
-    static constexpr int kRows = W;
 
     static std::int64_t scratch(std::int64_t) { return 0; }
 
@@ -346,20 +308,14 @@ template <typename T> struct SoftmaxDerivative {
 
 // Rows that are shorter than a vector, or fewer than are taken at a time, are dealt with in copies.
 template <typename T, typename Rule> struct Copies {
+    static constexpr int W = kLanes<T>;
     const SimplexArgs<T>& a;
     const std::int64_t stride;  // of the copies
-    T* const memory;            // x, p and out, then that of the rule
+    T* const memory;            // of x, p and out
     bool clear = false;
 
-    static std::int64_t padded(std::int64_t length) {
-        return length < kLanes<T> ? kLanes<T> : length;
-    }
-    static std::int64_t size(std::int64_t length) {
-        return 3 * Rule::kRows * padded(length);
-    }
-
     void apply(std::int64_t first, std::int64_t count, T* scratch) {
-        const std::int64_t whole = Rule::kRows * stride;
+        const std::int64_t whole = W * stride;
         T *const x = memory, *const p = x + whole, *const out = p + whole;
         if (!clear) {
             // A derivative is 0 where p is; what has no weight otherwise is minus infinity.
@@ -382,9 +338,9 @@ template <typename T, typename Rule> struct Copies {
 };
 
 template <typename T, typename Rule> static void map_rows(const SimplexArgs<T>& a) {
-    using Staged = Copies<T, Rule>;
-    const std::int64_t groups = (a.n + Rule::kRows - 1) / Rule::kRows;
-    const std::int64_t stride = Staged::padded(a.length), copies = Staged::size(a.length);
+    constexpr int W = kLanes<T>;
+    const std::int64_t groups = (a.n + W - 1) / W;
+    const std::int64_t stride = a.length < W ? W : a.length, copies = 3 * W * stride;
     const std::int64_t each = (copies + Rule::scratch(stride) + 15) / 16 * 16;
     thread_local Scratch scratch;
     T* const memory = scratch.get<T>(a.threads * each);
@@ -393,29 +349,28 @@ template <typename T, typename Rule> static void map_rows(const SimplexArgs<T>& 
 #endif
     for (int part = 0; part < a.threads; ++part) {
         const Range range = share(groups, part, a.threads);
-        T* const own = memory + part * each;
-        Staged staged{a, stride, own};
+        T *const own = memory + part * each, *const block = own + copies;
+        Copies<T, Rule> staged{a, stride, own};
         for (std::int64_t group = range.begin; group < range.end; ++group) {
-            const std::int64_t first = group * Rule::kRows, left = a.n - first;
-            if (left < Rule::kRows || a.length < stride) {
-                staged.apply(first, left < Rule::kRows ? left : Rule::kRows, own + copies);
+            const std::int64_t first = group * W, left = a.n - first;
+            if (left < W || a.length < stride) {
+                staged.apply(first, left < W ? left : W, block);
                 continue;
             }
             const std::int64_t at = first * a.length;
-            Rule::apply(a.x + at, a.p ? a.p + at : nullptr, a.out + at, a.length, a.scale,
-                        own + copies);
+            Rule::apply(a.x + at, a.p ? a.p + at : nullptr, a.out + at, a.length, a.scale, block);
         }
     }
     scratch.trim();
 }
 
-void project_f32(const SimplexArgs<float>& a) { map_rows<float, Project<float>>(a); }
-void project_f64(const SimplexArgs<double>& a) { map_rows<double, Project<double>>(a); }
-void project_derivative_f32(const SimplexArgs<float>& a) { map_rows<float, ProjectDerivative<float>>(a); }
-void project_derivative_f64(const SimplexArgs<double>& a) { map_rows<double, ProjectDerivative<double>>(a); }
-void softmax_f32(const SimplexArgs<float>& a) { map_rows<float, Softmax<float>>(a); }
-void softmax_f64(const SimplexArgs<double>& a) { map_rows<double, Softmax<double>>(a); }
-void softmax_derivative_f32(const SimplexArgs<float>& a) { map_rows<float, SoftmaxDerivative<float>>(a); }
-void softmax_derivative_f64(const SimplexArgs<double>& a) { map_rows<double, SoftmaxDerivative<double>>(a); }
+#define FWCRF_MAP(NAME, RULE)                                                                      \
+    void NAME##_f32(const SimplexArgs<float>& a) { map_rows<float, RULE<float>>(a); }              \
+    void NAME##_f64(const SimplexArgs<double>& a) { map_rows<double, RULE<double>>(a); }
+
+FWCRF_MAP(project, Project)
+FWCRF_MAP(project_derivative, ProjectDerivative)
+FWCRF_MAP(softmax, Softmax)
+FWCRF_MAP(softmax_derivative, SoftmaxDerivative)
 
 }  // namespace fwcrf::FWCRF_ISA
