@@ -137,6 +137,43 @@ void bilateral(In<T, 3> values, In<std::int64_t, 1> sizes, In<T, 1> inverse, Out
                        sizes.data(), static_cast<int>(axes), inverse.data(), out.data(), threads);
 }
 
+template <typename T>
+void map_rows(void (*map)(const SimplexArgs<T>&), In<T, 2> x, const In<T, 2>* p, double scale,
+              Out<T, 2> out, int threads) {
+    require(x.shape(1) >= 1 && threads >= 1, "rows of at least one entry, threads >= 1");
+    for (int axis = 0; axis < 2; ++axis) {
+        require(out.shape(axis) == x.shape(axis), "output shape");
+        require(!p || p->shape(axis) == x.shape(axis), "one derivative per row");
+    }
+    nb::gil_scoped_release release;
+    map({x.data(), p ? p->data() : nullptr, out.data(), static_cast<std::int64_t>(x.shape(0)),
+         static_cast<std::int64_t>(x.shape(1)), static_cast<T>(scale), threads});
+}
+
+template <typename T> void project(In<T, 2> v, double scale, Out<T, 2> out, int threads) {
+    if constexpr (sizeof(T) == 4) map_rows<T>(kernels().project_f32, v, nullptr, scale, out, threads);
+    else map_rows<T>(kernels().project_f64, v, nullptr, scale, out, threads);
+}
+
+template <typename T>
+void project_derivative(In<T, 2> d, In<T, 2> p, double scale, Out<T, 2> out, int threads) {
+    if constexpr (sizeof(T) == 4)
+        map_rows<T>(kernels().project_derivative_f32, d, &p, scale, out, threads);
+    else map_rows<T>(kernels().project_derivative_f64, d, &p, scale, out, threads);
+}
+
+template <typename T> void softmax(In<T, 2> v, double scale, Out<T, 2> out, int threads) {
+    if constexpr (sizeof(T) == 4) map_rows<T>(kernels().softmax_f32, v, nullptr, scale, out, threads);
+    else map_rows<T>(kernels().softmax_f64, v, nullptr, scale, out, threads);
+}
+
+template <typename T>
+void softmax_derivative(In<T, 2> d, In<T, 2> p, double scale, Out<T, 2> out, int threads) {
+    if constexpr (sizeof(T) == 4)
+        map_rows<T>(kernels().softmax_derivative_f32, d, &p, scale, out, threads);
+    else map_rows<T>(kernels().softmax_derivative_f64, d, &p, scale, out, threads);
+}
+
 // (finite, lowest, highest) of every feature.
 template <typename T> nb::tuple feature_bounds(In<T, 2> features) {
     const std::size_t n = features.shape(0), d = features.shape(1);
@@ -173,6 +210,12 @@ template <typename T> void bind(nb::module_& m) {
           "order"_a.noconvert(), "neighbors"_a.noconvert(), "tap"_a, "identity"_a, "out"_a.noconvert(), "threads"_a);
     m.def("filter_axis", &filter_axis<T>, "x"_a.noconvert(), "taps"_a.noconvert(),
           "out"_a.noconvert(), "threads"_a);
+    m.def("project", &project<T>, "v"_a.noconvert(), "scale"_a, "out"_a.noconvert(), "threads"_a);
+    m.def("project_derivative", &project_derivative<T>, "d"_a.noconvert(), "p"_a.noconvert(),
+          "scale"_a, "out"_a.noconvert(), "threads"_a);
+    m.def("softmax", &softmax<T>, "v"_a.noconvert(), "scale"_a, "out"_a.noconvert(), "threads"_a);
+    m.def("softmax_derivative", &softmax_derivative<T>, "d"_a.noconvert(), "p"_a.noconvert(),
+          "scale"_a, "out"_a.noconvert(), "threads"_a);
 }
 
 }  // namespace

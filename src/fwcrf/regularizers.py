@@ -12,6 +12,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from fwcrf.simplex import project_onto_simplex, softmax
+
 
 class Regularizer(Protocol):
     """A convex g over a product of simplices."""
@@ -62,7 +64,7 @@ class Entropy:
         return self.weight
 
     def argmin(self, c: Tensor) -> Tensor:
-        return torch.softmax(c * (-1 / self.weight), -1)
+        return softmax(c, -1 / self.weight)
 
     def value(self, x: Tensor) -> Tensor:
         return self.weight * torch.special.xlogy(x, x).sum((-2, -1), dtype=torch.float64)
@@ -82,20 +84,7 @@ class SquaredL2:
         return self.weight
 
     def argmin(self, c: Tensor) -> Tensor:
-        return project_onto_simplex(c * (-1 / self.weight))
+        return project_onto_simplex(c, -1 / self.weight)
 
     def value(self, x: Tensor) -> Tensor:
         return 0.5 * self.weight * x.square().sum((-2, -1), dtype=torch.float64)
-
-
-def project_onto_simplex(v: Tensor) -> Tensor:
-    """The nearest point of the simplex to each row of ``v``.
-
-    >>> project_onto_simplex(torch.tensor([0.5, 2.0, 1.5]))
-    tensor([0.0000, 0.7500, 0.2500])
-    """
-    a = v.sort(-1, descending=True).values
-    k = torch.arange(1, v.shape[-1] + 1, dtype=v.dtype, device=v.device)
-    threshold = (a.cumsum(-1) - 1) / k
-    support = (a > threshold).sum(-1, keepdim=True)
-    return (v - threshold.gather(-1, support - 1)).clamp(min=0)
