@@ -395,25 +395,27 @@ struct Chains {
             if (axes >> a & 1) at = neighbors[(a * vertices + at) * 2 + way];
         return at < vertices;
     }
-
-    // All sets at once, as the bits of a word.
-    std::uint64_t open_sets(std::int32_t v, int way) const {
-        std::int32_t at[1 << kTabled];
-        std::uint64_t open = 1;
-        at[0] = v;
-        // A set extends the same set without its highest axis by one step along that axis.
-        for (int a = 0; a < corners; ++a) {
-            const std::int32_t* pairs = neighbors + a * vertices * 2 + way;
-            for (int set = 0; set < 1 << a; ++set) {
-                if (!(open >> set & 1)) continue;
-                const std::int32_t next = pairs[2 * static_cast<std::int64_t>(at[set])];
-                at[set | 1 << a] = next;
-                open |= static_cast<std::uint64_t>(next < vertices) << (set | 1 << a);
-            }
-        }
-        return open;
-    }
 };
+
+// For each vertex and way, all sets whose chains are open, as the bits of a word. Axis by axis from the
+// last: a set that begins with axis a is open where the rest of it is, one step along a.
+std::vector<std::uint64_t> open_sets(int corners, std::int64_t vertices, const std::int32_t* neighbors,
+                                     int threads) {
+    std::vector<std::uint64_t> open((vertices + 1) * 2, 1), later;
+    open[2 * vertices] = open[2 * vertices + 1] = 0;  // the absent neighbour
+    for (int a = corners - 1; a >= 0; --a) {
+        later = open;
+        const std::int32_t* pairs = neighbors + a * vertices * 2;
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static) num_threads(threads)
+#endif
+        for (std::int64_t v = 0; v < vertices; ++v)
+            for (int way = 0; way < 2; ++way)
+                open[2 * v + way] |= later[2 * std::int64_t{pairs[2 * v + way]} + way] << (1 << a);
+    }
+    (void)threads;
+    return open;
+}
 
 inline void tabled_diagonal(const DiagonalArgs<float>& args) { kernels().diagonal_f32(args); }
 inline void tabled_diagonal(const DiagonalArgs<double>& args) { kernels().diagonal_f64(args); }
@@ -427,13 +429,7 @@ void diagonal(std::int64_t n, int d, const std::int32_t* index, const T* weight,
     const int corners = d + 1;
     const Chains chains{corners, vertices, neighbors};
     if (corners <= kTabled) {
-        std::vector<std::uint64_t> open(vertices * 2);
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(threads)
-#endif
-        for (std::int64_t v = 0; v < vertices; ++v)
-            for (int way = 0; way < 2; ++way)
-                open[2 * v + way] = chains.open_sets(static_cast<std::int32_t>(v), way);
+        const std::vector<std::uint64_t> open = open_sets(corners, vertices, neighbors, threads);
         tabled_diagonal(DiagonalArgs<T>{n, corners, index, weight, order, open.data(), tap, identity,
                                         out, threads});
         return;

@@ -148,6 +148,12 @@ def long_calls():
 def test_native_calls_let_other_threads_run(call, num_threads):
     num_threads(1)
     function = long_calls()[call]
+    # A busy machine may keep the other thread waiting in any one attempt; a held lock does in all of them.
+    assert max(ticks_during(function) for _ in range(5)) >= 3
+
+
+def ticks_during(function):
+    """How often another thread ran in the middle half of a call."""
     ticks, stop = [], threading.Event()
 
     def tick():
@@ -166,5 +172,4 @@ def test_native_calls_let_other_threads_run(call, num_threads):
         clock.join()
     duration = end - start
     assert duration > 0.05, "too short to tell"
-    inside = [t for t in ticks if start + duration / 4 < t < end - duration / 4]
-    assert len(inside) >= 3
+    return sum(start + duration / 4 < t < end - duration / 4 for t in ticks)
