@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fwcrf.energy import inner
+from fwcrf.pairwise import inner
 
 
 class Extremes(NamedTuple):
