@@ -212,7 +212,8 @@ class Mixed:
 def _solve_mixed(v: Tensor, ratio: Tensor) -> Tensor:
     """p with ratio p + log p = v - t, summing to 1 in every row: bisection over t."""
     v = v - v.amax(-1, keepdim=True)
-    low, high = -ratio - 1 - 0 * v[..., :1], math.log(v.shape[-1]) + 0 * v[..., :1]
+    zero = torch.zeros_like(v[..., :1])
+    low, high = zero - ratio - 1, zero + math.log(v.shape[-1])
     for _ in range(30 if v.dtype == torch.float32 else 60):
         middle = 0.5 * (low + high)
         enough = _log_equation(v - middle, ratio).sum(-1, keepdim=True) > 1
@@ -234,8 +235,7 @@ def _log_equation(w: Tensor, ratio: Tensor) -> Tensor:
 class BlockQuadratic:
     """g(x) = sum_i weight_i / 2 <x_i, matrix x_i> + entropy * sum x log x; the matrix has no eigenvalue < 0.
 
-    The oracle is a proximal gradient iteration, to the accuracy of the dtype where the matrix is well
-    conditioned on the simplices.
+    The oracle is a proximal gradient iteration.
     """
 
     matrix: Tensor
@@ -251,16 +251,28 @@ class BlockQuadratic:
         return _least(self.entropy)
 
     def argmin(self, c: Tensor) -> Tensor:
-        largest = torch.linalg.eigvalsh(self.matrix.detach())[-1].to(c)
-        l2 = self.weight * largest
-        nearest = SquaredL2(l2) if self.quadratic else Mixed(l2, self.entropy)
-        p = y = nearest.argmin(c)
+        return self._projecting(c) if self.quadratic else self._mirroring(c)
+
+    def _projecting(self, c: Tensor) -> Tensor:
+        l2 = self.weight * torch.linalg.eigvalsh(self.matrix.detach())[-1].to(c)
+        p = y = SquaredL2(l2).argmin(c)
         t = 1.0
-        for _ in range(200):
-            last, p = p, nearest.argmin(c + self._times(y) - l2 * y)
+        for _ in range(100):
+            last, p = p, SquaredL2(l2).argmin(c + self._times(y) - l2 * y)
             t, before = 0.5 * (1 + math.sqrt(1 + 4 * t * t)), t
             y = p + (before - 1) / t * (p - last)
         return p
+
+    def _mirroring(self, c: Tensor) -> Tensor:
+        # The quadratic form is smooth relative to the entropy: a linear rate.
+        l1 = self.weight * self.matrix.detach().abs().amax().to(c)
+        log_p = torch.log_softmax(_over(c, torch.as_tensor(self.entropy).to(c)), -1)
+        forbidden = c == torch.inf
+        for _ in range(60):
+            p = log_p.exp()
+            cost = c.masked_fill(forbidden, 0.0) + self._times(p) - l1 * log_p.masked_fill(forbidden, 0.0)
+            log_p = torch.log_softmax((-cost / (l1 + self.entropy)).masked_fill(forbidden, -torch.inf), -1)
+        return log_p.exp()
 
     def _times(self, x: Tensor) -> Tensor:
         return self.weight * (x @ self.matrix.to(x))

@@ -113,7 +113,7 @@ def _common(edges: list[SelfEdges]) -> tuple[Tensor, Tensor] | None:
     norm = M.square().sum()
     for other, N in edges[1:]:
         factor = (N * M).sum() / norm
-        if not torch.allclose(N, factor * M, atol=1e-6 * float(M.abs().amax())):
+        if not torch.allclose(N, factor * M, atol=1e-6 * float(M.detach().abs().amax())):
             return None
         weight = weight + factor * other
     return weight, M
