@@ -74,13 +74,10 @@ def main() -> None:
         print(f"{k:4d} {energy.of_labels(now).item():18.1f} {changed:15.2%}")
 
     with torch.no_grad():
-        start = torch.softmax(logits, -1)
-        x = fwcrf.minimize(
-            energy, fwcrf.solvers.get(args.solver), start, num_steps=args.steps, callback=report
-        )
+        solution = fwcrf.minimize(energy, args.solver, num_steps=args.steps, callback=report)
 
     panels = [image]
-    panels += [PALETTE[t.view(shape).numpy() % len(PALETTE)] for t in (logits.argmax(-1), x.argmax(-1))]
+    panels += [PALETTE[t.view(shape).numpy() % len(PALETTE)] for t in (logits.argmax(-1), solution.labels)]
     args.output.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(np.concatenate(panels, 1)).save(args.output)
     print(f"\ninput, scores' argmax, refined labels: {args.output}")

@@ -7,19 +7,20 @@
       -> kernels       a symmetric operator K per Gaussian: exact, lattice, separable
       -> pairwise      P = sum_c (K_c - diag) (x) M_c
       -> energy        E(x) = 1/2 <x, P x> + <u, x>,  u = -logits,  x in a product of simplices
-      -> solvers       x_{k+1} = x_k + a_k (p_k - x_k),  p_k = argmin_p <grad f(x_k), p> + g(p)
+      -> solver        x_{k+1} = x_k + a_k (p_k - x_k),  p_k = argmin_p <grad f(x_k), p> + g(p)
       -> rounding      labels
 """
 
 # torch before the native module, so that both share one OpenMP runtime.
 import torch as _torch  # noqa: F401
 
-from fwcrf import kernels, pairwise, regularizers, rounding, solvers, spectrum, stepsizes
+from fwcrf import kernels, pairwise, regularizers, rounding, solvers, spectrum, stepsizes, theory
 from fwcrf.energy import Energy
-from fwcrf.solvers import minimize
+from fwcrf.solvers import Solution, minimize
 
 __all__ = [
     "Energy",
+    "Solution",
     "kernels",
     "minimize",
     "pairwise",
@@ -28,5 +29,6 @@ __all__ = [
     "solvers",
     "spectrum",
     "stepsizes",
+    "theory",
 ]
 __version__ = "0.1.0.dev0"

@@ -2,26 +2,95 @@
 
 Values are per image and summed in float64 whatever the dtype of x: a sum over millions of pixels in
 float32 would be off in the digits that tell two solvers apart.
+
+A unary energy of +inf forbids a label. It stays +inf in every gradient, so that every oracle answers 0
+there; ``linear`` and ``descend`` are the two places where 0 times infinity would otherwise come up.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from fwcrf.pairwise import Pairwise
+from fwcrf.kernels.operator import has_values
+from fwcrf.pairwise import Pairwise, inner
+from fwcrf.spectrum import extreme_eigenvalues
+
+__all__ = ["Energy", "Objective", "descend", "inner", "linear", "unary_from_logits"]
 
 
-def inner(a: Tensor, b: Tensor) -> Tensor:
-    """<a, b> per image, ``(*batch,)``, in float64."""
-    return (a * b).sum((-2, -1), dtype=torch.float64)
+def linear(c: Tensor, x: Tensor) -> Tensor:
+    """<c, x> per image, ``(*batch,)``, in float64, where an infinite cost that is not taken is 0.
+
+    >>> linear(torch.tensor([[1.0, torch.inf]]), torch.tensor([[2.0, 0.0]]))
+    tensor(2., dtype=torch.float64)
+    """
+    return inner(c.masked_fill((x == 0) & torch.isinf(c), 0.0), x)
+
+
+def descend(x: Tensor, a: float | Tensor, grad: Tensor) -> Tensor:
+    """x - a grad; -inf where the gradient is infinite, even for a = 0."""
+    if isinstance(a, Tensor):
+        a = a.to(x)[..., None, None]
+    elif a == 1:
+        return x - grad
+    forbidden = grad == torch.inf
+    return (x - a * grad.masked_fill(forbidden, 0.0)).masked_fill(forbidden, -torch.inf)
 
 
 def unary_from_logits(logits: Tensor) -> Tensor:
-    """u = -logits: the one place where scores become energies."""
-    return -logits
+    """u = -logits: the one place where scores become energies.
+
+    A logit of -inf forbids its label, one of +inf forbids the others.
+
+    >>> unary_from_logits(torch.tensor([[1.0, -2.0], [0.5, torch.inf], [-torch.inf, 3.0]]))
+    tensor([[-1.,  2.],
+            [inf, -0.],
+            [inf, -3.]])
+    """
+    if has_values(logits):
+        if torch.isfinite(logits.sum()):
+            return -logits
+        if torch.isnan(logits).any():
+            raise ValueError(
+                f"logits has {int(torch.isnan(logits).sum())} NaN entries, of {logits.numel()}; expected "
+                "numbers, -inf where a label is forbidden, or +inf where it is the only one allowed."
+            )
+    chosen = logits == torch.inf
+    pinned = chosen.any(-1, keepdim=True)
+    return -logits.masked_fill(pinned, -torch.inf).masked_fill(chosen, 0.0)
+
+
+class Objective(Protocol):
+    """f, what a solver sees of the function to minimise."""
+
+    @property
+    def unary(self) -> Tensor:
+        """``(*batch, n, L)``: gives x its shape, dtype and device; +inf where a label is forbidden."""
+        ...
+
+    def value(self, x: Tensor) -> Tensor:
+        """f(x) per image, ``(*batch,)``."""
+        ...
+
+    def grad(self, x: Tensor) -> Tensor: ...
+
+    def hessian(self, d: Tensor) -> Tensor:
+        """The Hessian times d, of a quadratic f: grad(x + a d) = grad(x) + a hessian(d)."""
+        ...
+
+    def value_from_grad(self, x: Tensor, grad: Tensor) -> Tensor:
+        """f(x) where its gradient is known, which may save most of the work."""
+        ...
+
+    @property
+    def smoothness(self) -> Tensor:
+        """L_f per image, ``(*batch,)``: f - L_f/2 |x|^2 is concave on the simplices."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -50,7 +119,7 @@ class Energy:
             raise ValueError(
                 f"unary has shape {tuple(u.shape)}; expected (*batch, n, labels), none of them 0."
             )
-        if torch.compiler.is_compiling() or torch.isfinite(u.sum()):
+        if not has_values(u) or torch.isfinite(u.sum()):
             return
         if torch.isnan(u).any() or (u == -torch.inf).any():
             raise ValueError(
@@ -62,15 +131,41 @@ class Energy:
 
     def value(self, x: Tensor) -> Tensor:
         """E(x) per image, ``(*batch,)``."""
-        return 0.5 * inner(x, self.pairwise(x)) + self._linear(x)
+        return 0.5 * inner(x, self.pairwise(x)) + linear(self.unary, x)
+
+    def value_from_grad(self, x: Tensor, grad: Tensor) -> Tensor:
+        """E(x) = <grad + u, x> / 2, where the gradient at x is known."""
+        return 0.5 * (linear(grad, x) + linear(self.unary, x))
 
     def grad(self, x: Tensor) -> Tensor:
         """P x + u."""
         return self.pairwise(x) + self.unary
 
+    def hessian(self, d: Tensor) -> Tensor:
+        """P d."""
+        return self.pairwise(d)
+
     def curvature(self, d: Tensor) -> Tensor:
         """<d, P d> per image: E(x + a d) = E(x) + a <grad, d> + a^2 / 2 curvature."""
-        return inner(d, self.pairwise(d))
+        return inner(d, self.hessian(d))
+
+    @property
+    def smoothness(self) -> Tensor:
+        """L_f, ``(*batch,)``: the largest eigenvalue of P on directions within the simplices, at least 0.
+
+        Such directions sum to 0 in every row, and on them L_f can be many times smaller than on all of
+        space: Potts with a Gaussian kernel is almost concave there. By Lanczos iteration, once.
+        """
+        return self._smoothness
+
+    @cached_property
+    def _smoothness(self) -> Tensor:
+        def tangent(x: Tensor) -> Tensor:
+            y = self.pairwise(x - x.mean(-1, keepdim=True))
+            return y - y.mean(-1, keepdim=True)
+
+        found = extreme_eigenvalues(tangent, self.unary.detach())
+        return (found.highest + found.highest_error).clamp(min=0)
 
     def of_labels(self, labels: Tensor) -> Tensor:
         """E of a labelling ``(*batch, n)`` of integers, ``(*batch,)``."""
@@ -88,7 +183,3 @@ class Energy:
             )
         x = torch.nn.functional.one_hot(labels.long(), num_labels).to(self.unary.dtype)
         return self.value(x)
-
-    def _linear(self, x: Tensor) -> Tensor:
-        # 0 times +inf is 0 here: a forbidden label that is not taken costs nothing.
-        return torch.where(x == 0, 0.0, x * self.unary).sum((-2, -1), dtype=torch.float64)

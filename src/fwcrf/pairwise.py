@@ -1,7 +1,9 @@
 """P, the pairwise part of the energy: a symmetric operator on ``(*batch, n, L)``.
 
 A dense model is a sum of terms (K - diag) (x) M, one per kernel. Anything with ``__call__`` and
-``to_dense`` can take its place, which is how sparse graphs enter.
+``to_dense`` can take its place, which is how sparse graphs enter. Two more questions can be answered,
+for the solvers that rearrange the energy: how large the rows of |P| are, and which self-edges the kernels
+have lost.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +20,18 @@ from torch import Tensor
 from fwcrf.compatibility import Compatibility, compatibility
 from fwcrf.kernels.gaussians import Kernel, Weight
 from fwcrf.kernels.operator import Operator
+
+
+def inner(a: Tensor, b: Tensor) -> Tensor:
+    """<a, b> per image, ``(*batch,)``, in float64."""
+    return (a * b).sum((-2, -1), dtype=torch.float64)
+
+
+class SelfEdges(NamedTuple):
+    """diag(weight) (x) matrix: the edges from each node to itself."""
+
+    weight: Tensor  # (*batch, n)
+    matrix: Tensor  # (L, L)
 
 
 class Pairwise(ABC):
@@ -29,6 +44,17 @@ class Pairwise(ABC):
     @abstractmethod
     def to_dense(self) -> Tensor:
         """The matrix, ``(*batch, n L, n L)``: for tests and small problems."""
+
+    def absolute_row_sums(self, num_labels: int) -> Tensor:
+        """sum_jt |P_is,jt|, or an upper bound on it, ``(*batch, n, L)``.
+
+        Here from the dense matrix; large operators answer it their own way.
+        """
+        return self.to_dense().abs().sum(-1).unflatten(-1, (-1, num_labels))
+
+    def self_edges(self) -> list[SelfEdges] | None:
+        """What would restore the diagonal blocks that were left out of P; None if that is not known."""
+        return None
 
     def __add__(self, other: Pairwise) -> Pairwise:
         return Sum((self, other))
@@ -46,6 +72,7 @@ class Kronecker(Pairwise):
     operator: Operator
     compat: Compatibility
     num_labels: int
+    removed: Tensor | None = None  # (*batch, n): the diagonal that was taken from K, where known
 
     def __call__(self, x: Tensor) -> Tensor:
         if x.dim() < 2 or x.shape[-1] != self.num_labels:
@@ -61,6 +88,16 @@ class Kronecker(Pairwise):
         product = torch.einsum("...ij,st->...isjt", K, M)
         size = K.shape[-1] * self.num_labels
         return product.reshape(*K.shape[:-2], size, size)
+
+    def absolute_row_sums(self, num_labels: int) -> Tensor:
+        # The entries of a Gaussian kernel are not negative, nor are those of its approximations.
+        sums = self.operator.row_sums()
+        return sums.unsqueeze(-1) * self.compat.matrix(num_labels).to(sums).abs().sum(-1)
+
+    def self_edges(self) -> list[SelfEdges] | None:
+        if self.removed is None:
+            return None
+        return [SelfEdges(self.removed, self.compat.matrix(self.num_labels).to(self.removed))]
 
 
 @dataclass(frozen=True)
@@ -81,6 +118,16 @@ class Sum(Pairwise):
             total = total + term.to_dense()
         return total
 
+    def absolute_row_sums(self, num_labels: int) -> Tensor:
+        total = self.terms[0].absolute_row_sums(num_labels)
+        for term in self.terms[1:]:
+            total = total + term.absolute_row_sums(num_labels)
+        return total
+
+    def self_edges(self) -> list[SelfEdges] | None:
+        edges = [term.self_edges() for term in self.terms]
+        return None if any(e is None for e in edges) else [one for e in edges for one in e or ()]
+
 
 @dataclass(frozen=True)
 class Multiple(Pairwise):
@@ -94,6 +141,80 @@ class Multiple(Pairwise):
 
     def to_dense(self) -> Tensor:
         return self.factor * self.inner.to_dense()
+
+    def absolute_row_sums(self, num_labels: int) -> Tensor:
+        return abs(self.factor) * self.inner.absolute_row_sums(num_labels)
+
+    def self_edges(self) -> list[SelfEdges] | None:
+        edges = self.inner.self_edges()
+        if edges is None or (isinstance(self.factor, Tensor) and self.factor.dim()):
+            return None
+        return [SelfEdges(weight, self.factor * matrix) for weight, matrix in edges]
+
+
+@dataclass(frozen=True)
+class Diagonal(Pairwise):
+    """diag(weight), one number per node and label."""
+
+    weight: Tensor  # (*batch, n, L)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.weight.to(x) * x
+
+    def to_dense(self) -> Tensor:
+        return torch.diag_embed(self.weight.flatten(-2))
+
+
+@dataclass(frozen=True)
+class Blocks(Pairwise):
+    """diag(weight) (x) matrix: an edge from each node to itself."""
+
+    weight: Tensor  # (*batch, n)
+    matrix: Tensor  # (L, L), symmetric
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.weight.unsqueeze(-1).to(x) * (x @ self.matrix.to(x))
+
+    def to_dense(self) -> Tensor:
+        product = torch.einsum(
+            "...ij,st->...isjt", torch.diag_embed(self.weight), self.matrix.to(self.weight)
+        )
+        return product.flatten(-2).flatten(-3, -2)
+
+
+@dataclass(frozen=True, eq=False)
+class Matrix(Pairwise):
+    """P as a matrix, ``(*batch, n L, n L)``, symmetrised as (P + P') / 2: for small problems.
+
+    >>> P = Matrix(torch.tensor([[0.0, 2.0], [0.0, 0.0]]), num_labels=1)
+    >>> P(torch.tensor([[1.0], [3.0]]))
+    tensor([[3.],
+            [1.]])
+    """
+
+    values: Tensor
+    num_labels: int
+
+    def __post_init__(self) -> None:
+        v = self.values
+        if v.dim() < 2 or v.shape[-1] != v.shape[-2] or v.shape[-1] % self.num_labels:
+            raise ValueError(
+                f"values has shape {tuple(v.shape)}; expected (*batch, n L, n L) with L = {self.num_labels}."
+            )
+        object.__setattr__(self, "values", 0.5 * (v + v.mT))
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if (
+            x.dim() < 2
+            or x.shape[-1] != self.num_labels
+            or x.shape[-1] * x.shape[-2] != self.values.shape[-1]
+        ):
+            n = self.values.shape[-1] // self.num_labels
+            raise ValueError(f"x has shape {tuple(x.shape)}; expected (*batch, {n}, {self.num_labels}).")
+        return (self.values.to(x) @ x.flatten(-2).unsqueeze(-1)).squeeze(-1).unflatten(-1, x.shape[-2:])
+
+    def to_dense(self) -> Tensor:
+        return self.values
 
 
 def dense(
@@ -127,14 +248,15 @@ def dense(
             )
     else:
         compats = [compatibility(compat, num_labels)] * len(operators)  # type: ignore[arg-type]
-    terms = [
-        Kronecker(
-            operator if self_edges else operator.without_self_edges(),
-            c.weighted(_weight(weight, num_labels)),  # type: ignore[union-attr]
-            num_labels,
-        )
-        for operator, weight, c in zip(operators, weights, compats, strict=True)
-    ]
+    terms = []
+    for operator, weight, c in zip(operators, weights, compats, strict=True):
+        if self_edges:
+            K, removed = operator, operator.example.new_zeros(*operator.batch_shape, operator.n)
+        else:
+            removed = operator.diagonal()
+            K = operator.shifted(-removed)
+        M = c.weighted(_weight(weight, num_labels))  # type: ignore[union-attr]
+        terms.append(Kronecker(K, M, num_labels, removed))
     return terms[0] if len(terms) == 1 else Sum(terms)
 
 

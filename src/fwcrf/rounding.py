@@ -2,9 +2,112 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import torch
 from torch import Tensor
+
+from fwcrf.energy import Energy, inner, linear
+
+Rounding = Callable[[Energy, Tensor], Tensor]
+
+# Up to this many variables the matrix of P is formed, and nodes are visited one by one.
+_SMALL = 2048
 
 
 def nearest(x: Tensor) -> Tensor:
     """The most likely label of each node: the nearest vertex of its simplex. ``(*batch, n)``."""
     return x.argmax(-1)
+
+
+def get(rounding: str | Rounding) -> Rounding:
+    """``"nearest"``, ``"bcd"``, or a function of an energy and a point."""
+    if callable(rounding):
+        return rounding
+    if rounding not in _NAMED:
+        raise ValueError(
+            f"rounding={rounding!r} is not known; expected {', '.join(_NAMED)} or a function (E, x)."
+        )
+    return _NAMED[rounding]
+
+
+@torch.no_grad()
+def bcd(f: Energy, x: Tensor, *, max_applications: int = 200, seed: int = 0) -> Tensor:
+    """Block coordinate descent from x to labels: E of the labels is not above E(x), up to rounding error.
+
+    Nodes move to their best label until no node can gain by moving alone, or P has been applied
+    ``max_applications`` times. In small problems (2048 variables) one by one, against the matrix of P.
+    In large ones many at once: all nodes that would gain are moved together if that lowers E, which is known
+    exactly from one application of P; if not, half of them, chosen at random, and so on down to one node.
+    Nodes that are not yet at a label are always brought to one, whatever that takes.
+
+    The energy is linear in each node if P has no self-edges. With them, moves are still accepted only when E
+    falls, but a node that could gain may be missed.
+    """
+    if f.unary.shape[-2] * f.unary.shape[-1] <= _SMALL:
+        return _one_by_one(f, x, max_sweeps=max_applications)
+    return _together(f, x, max_applications, seed)
+
+
+def _one_by_one(f: Energy, x: Tensor, max_sweeps: int) -> Tensor:
+    batch, (n, num_labels) = x.shape[:-2], x.shape[-2:]
+    P = f.pairwise.to_dense().to(x).expand(*batch, n * num_labels, n * num_labels)
+    columns = P.unflatten(-1, (n, num_labels)).unflatten(-3, (n, num_labels))  # (*batch, n, L, n, L)
+    vertices = torch.eye(num_labels).to(x)
+    x = x.clone()
+    grad = f.grad(x)
+    for _ in range(max_sweeps):
+        moved = False
+        for i in range(n):
+            own = columns[..., i, :, i, :]  # (*batch, L, L)
+            outside = grad[..., i, :] - (own @ x[..., i, :, None]).squeeze(-1)
+            cost = outside + 0.5 * own.diagonal(dim1=-2, dim2=-1)
+            best = cost.argmin(-1, keepdim=True)
+            # A label is left only for a better one, so that ties do not go round in circles.
+            now = cost.gather(-1, x[..., i, :].argmax(-1, keepdim=True))
+            stay = (x[..., i, :].amax(-1, keepdim=True) == 1) & (now <= cost.gather(-1, best))
+            target = torch.where(stay, x[..., i, :], vertices[best.squeeze(-1)])
+            d = target - x[..., i, :]
+            if d.any():
+                moved = True
+                x[..., i, :] = target
+                grad = grad + (columns[..., i, :] @ d[..., None, :, None]).squeeze(-1)
+        if not moved:
+            break
+    return x.argmax(-1)
+
+
+def _together(f: Energy, x: Tensor, max_applications: int, seed: int) -> Tensor:
+    n, num_labels = x.shape[-2:]
+    generator = torch.Generator().manual_seed(seed)
+    grad = f.grad(x)
+    size = torch.full(x.shape[:-2], n, device=x.device)  # how many nodes may move at once, per image
+    refused = torch.zeros(x.shape[:-1], dtype=torch.bool, device=x.device)  # alone, since the last move
+    applications = 1
+    while True:
+        p = torch.nn.functional.one_hot(grad.argmin(-1), num_labels).to(x)
+        d = p - x
+        gain = -torch.where(d == 0, 0.0, d * grad).sum(-1)  # of each node alone
+        scale = torch.where(torch.isinf(grad), 0.0, grad).abs().amax(-1)
+        inside = x.amax(-1) < 1
+        wants = inside | ((gain > 4 * torch.finfo(x.dtype).eps * scale) & ~refused)
+        if applications >= max_applications:
+            wants = inside
+        if not wants.any():
+            return x.argmax(-1)
+        order = torch.rand(wants.shape, generator=generator).to(x).masked_fill(~wants, 2.0)
+        moves = wants & (order.argsort(-1).argsort(-1) < size.unsqueeze(-1))
+        d = torch.where(moves.unsqueeze(-1), d, 0.0)
+        change = f.hessian(d)
+        applications += 1
+        lower = linear(grad, d) + 0.5 * inner(d, change) <= 0
+        alone = size == 1
+        accept = moves & (lower.unsqueeze(-1) | (alone.unsqueeze(-1) & inside))
+        moved = accept.any(-1)
+        x = torch.where(accept.unsqueeze(-1), p, x)
+        grad = torch.where(moved[..., None, None], grad + change, grad)
+        refused = (refused & ~moved.unsqueeze(-1)) | (moves & (alone & ~moved).unsqueeze(-1))
+        size = torch.where(moved, 2 * size, torch.minimum(size, wants.sum(-1)) // 2).clamp(1, n)
+
+
+_NAMED: dict[str, Rounding] = {"nearest": lambda f, x: nearest(x), "bcd": bcd}

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from fwcrf import _core
+from fwcrf.kernels.ops import differentiated
 from fwcrf.memory import empty
 from fwcrf.threads import threads_for
 
@@ -32,7 +33,7 @@ def project_onto_simplex(v: Tensor, scale: float = 1.0) -> Tensor:
     >>> project_onto_simplex(torch.tensor([0.5, 2.0, 1.5]))
     tensor([0.0000, 0.7500, 0.2500])
     """
-    return _rows(_Project.apply, v, scale)
+    return _rows(_Project, _project, v, scale)
 
 
 def softmax(v: Tensor, scale: float = 1.0) -> Tensor:
@@ -44,17 +45,22 @@ def softmax(v: Tensor, scale: float = 1.0) -> Tensor:
     >>> softmax(torch.tensor([0.0, 1.0, float("inf")]), scale=-1.0)
     tensor([0.7311, 0.2689, 0.0000])
     """
-    return _rows(_Softmax.apply, v, scale)
+    return _rows(_Softmax, _softmax, v, scale)
 
 
-def _rows(apply: Callable[[Tensor, float], Tensor], v: Tensor, scale: float) -> Tensor:
+def _rows(
+    function: type[torch.autograd.Function],
+    operator: Callable[[Tensor, float], Tensor],
+    v: Tensor,
+    scale: float,
+) -> Tensor:
     if not v.is_floating_point():
         raise TypeError(f"v has dtype {v.dtype}; expected floating point. Convert it, for example v.float().")
     if v.dim() == 0 or v.shape[-1] == 0:
         raise ValueError(f"v has shape {tuple(v.shape)}; expected (*, L) with at least one entry per row.")
-    if v.dtype in (torch.float16, torch.bfloat16):
-        return apply(v.float(), scale).to(v.dtype)
-    return apply(v, scale)
+    wide = v.float() if v.dtype in (torch.float16, torch.bfloat16) else v
+    p = function.apply(wide, scale) if differentiated(v) else operator(wide, scale)
+    return p.to(v.dtype)
 
 
 def _native(function: Callable[..., None], *inputs: Tensor, scale: float) -> Tensor:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fwcrf.energy import inner
+from fwcrf.pairwise import inner
 
 
 class Extremes(NamedTuple):
@@ -50,8 +50,11 @@ def extreme_eigenvalues(
             f"like has shape {tuple(like.shape)}; expected (*batch, n, channels), none of them 0."
         )
     generator = torch.Generator().manual_seed(seed)
-    v = torch.randn(like.shape, generator=generator, dtype=torch.float64).to(like)
+    # The same start for every image, each of which keeps what it had when it was done: an image's answer
+    # does not depend on the others of its batch.
+    v = torch.randn(like.shape[-2:], generator=generator, dtype=torch.float64).to(like).expand(like.shape)
     v = v / _norm(v).to(v)
+    answer, done = None, torch.zeros(like.shape[:-2], dtype=torch.bool, device=like.device)
     previous = torch.zeros_like(v)
     alphas: list[Tensor] = []
     betas: list[Tensor] = []
@@ -71,13 +74,17 @@ def extreme_eigenvalues(
             scale = torch.stack(alphas).abs().amax(0)
             beta = torch.where(beta > torch.finfo(w.dtype).eps * scale, beta, 0.0)
             found = _ritz(alphas, betas, beta)
+            if answer is not None:
+                found = Extremes(*(torch.where(done, a, b) for a, b in zip(answer, found, strict=True)))
+            answer = found
             largest = torch.maximum(found.lowest.abs(), found.highest.abs())
-            errors = torch.maximum(found.lowest_error, found.highest_error)
-            if bool((errors <= tol * largest).all()):
+            done = torch.maximum(found.lowest_error, found.highest_error) <= tol * largest
+            if bool(done.all()):
                 break
             previous, v = v, w / _expand(beta, w).clamp(min=torch.finfo(w.dtype).tiny)
             betas.append(beta)
-    return found
+    assert answer is not None
+    return answer
 
 
 def _ritz(alphas: list[Tensor], betas: list[Tensor], last: Tensor) -> Extremes:

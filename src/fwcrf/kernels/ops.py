@@ -27,7 +27,7 @@ from fwcrf.threads import threads_for
 _CHUNK_BYTES = 16 << 20
 
 
-def _differentiated(x: Tensor) -> bool:
+def differentiated(x: Tensor) -> bool:
     """Whether someone may ask for derivatives; a Function takes longer to apply than its operator."""
     # Inside torch.func a tensor does not tell whether an outer transform differentiates it.
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
@@ -212,7 +212,7 @@ def lattice_filter(
 ) -> Tensor:
     """diag(shift) x + slice (blur + identity I) splat' x, linear in x; see ``Lattice``."""
     arguments = (x, index, splat, slice, neighbors, shift, tap, identity, order, True)
-    return _Lattice.apply(*arguments) if _differentiated(x) else _lattice(*arguments)
+    return _Lattice.apply(*arguments) if differentiated(x) else _lattice(*arguments)
 
 
 # --- separable ---------------------------------------------------------------------------------
@@ -272,5 +272,5 @@ def separable_filter(x: Tensor, shape: Sequence[int], taps: Sequence[Tensor]) ->
         outer = x.shape[0] * math.prod(shape[:axis])
         inner = math.prod(shape[axis + 1 :]) * x.shape[-1]
         arguments = (y.reshape(outer, shape[axis], inner), half, axis == 0)
-        y = _Axis.apply(*arguments) if _differentiated(x) else _axis(*arguments)
+        y = _Axis.apply(*arguments) if differentiated(x) else _axis(*arguments)
     return y.reshape(x.shape)

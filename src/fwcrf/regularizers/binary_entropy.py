@@ -1,0 +1,104 @@
+"""The entropy of each label on its own."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fwcrf.regularizers.dual import InverseHessian, Weights, exp, implicit, increasing_root, least_exponent
+from fwcrf.regularizers.regularizer import (
+    SumOverNodes,
+    Weight,
+    check_weight,
+    extremes,
+    like,
+    over_nodes,
+    smallest,
+)
+
+
+@dataclass(frozen=True)
+class BinaryEntropy(SumOverNodes):
+    """r(x) = weight * sum x log x + (1 - x) log(1 - x).
+
+    The oracle is p_s = sigmoid((tau - c_s) / weight) with tau such that sum p = 1. The second derivative
+    weight / (x (1 - x)) is 4 * weight or more, which is the strong convexity.
+
+    >>> BinaryEntropy(0.5).argmin(torch.tensor([[0.0, 0.5, 1.0]]))
+    tensor([[0.5679, 0.3260, 0.1061]])
+    """
+
+    weight: Weight = 1.0
+
+    def __post_init__(self) -> None:
+        check_weight(self.weight, "BinaryEntropy's weight")
+
+    @property
+    def strong_convexity(self) -> float | Tensor:
+        return 4 * smallest(self.weight)
+
+    def argmin(self, c: Tensor) -> Tensor:
+        return _argmin(c, 0.0, self.weight)
+
+    def per_node(self, x: Tensor) -> Tensor:
+        terms = torch.special.xlogy(x, x) + torch.special.xlog1py(1 - x, -x)
+        return over_nodes(self.weight) * terms.sum(-1, dtype=torch.float64)
+
+    def grad(self, x: Tensor) -> Tensor:
+        return like(self.weight, x) * (torch.log(x) - torch.log1p(-x))
+
+    def bounds(self, num_labels: int) -> tuple[float, float]:
+        if num_labels == 1:
+            return 0.0, 0.0
+        rest = (num_labels - 1) * math.log1p(-1 / num_labels)
+        return extremes(self.weight)[1] * (rest - math.log(num_labels)), 0.0
+
+
+def _solve(z: Tensor, weights: Weights, _: float) -> Tensor:
+    """p = o e / (1 + o e), e = exp(-z / weight), with the odds o = q / (1 - q) of the likeliest label.
+
+    Dividing the others' sum, which is 1 - q = 1 / (1 + o), by itself: sum o (1 + o) e / (1 + o e) = 1 over
+    the others, convex in o and without the cancellation that 1 - q would bring. The root lies within
+    a factor of 1.62 below 1 / sqrt(a) or 1 / a, where a is the sum of the others' e.
+    """
+    (weight,) = weights
+    scaled = z / -weight
+    possible = scaled > least_exponent(z.dtype)
+    e = exp(scaled)
+    others = e.scatter(-1, z.argmin(-1, keepdim=True), 0.0)
+    a = others.sum(-1, keepdim=True).clamp_(min=torch.finfo(z.dtype).tiny)  # 0 for one label
+
+    def evaluate(o: Tensor) -> tuple[Tensor, Tensor]:
+        product = o * others
+        below = (product + 1).reciprocal_()
+        value = (product * below).sum(-1, keepdim=True) * (1 + o) - 1
+        slope = (o * product).add_(1 + 2 * o).mul_(others).mul_(below).mul_(below).sum(-1, keepdim=True)
+        return value, o - value / slope
+
+    high = torch.where(a < 1, a.rsqrt(), 1 / a)
+    low = 2 / (a + (a * (a + 4)).sqrt())
+    o = increasing_root(evaluate, low, high, tolerance=torch.finfo(z.dtype).eps ** 0.6)
+    return torch.where(possible, e / (1 / o + e), 0.0)
+
+
+def _complement(p: Tensor) -> Tensor:
+    """1 - p, as the sum of the others where p is near 1."""
+    large = p > 0.5
+    return torch.where(large, torch.where(large, 0.0, p).sum(-1, keepdim=True), 1 - p)
+
+
+def _inverse_hessian(p: Tensor, weights: Weights, _: float) -> InverseHessian:
+    (weight,) = weights
+    return InverseHessian(p * _complement(p) / weight)
+
+
+def _gradients(p: Tensor, weights: Weights, _: float) -> Weights:
+    rest = _complement(p)
+    inside = (p > 0) & (rest > 0)
+    return (torch.log(torch.where(inside, p, 1.0)) - torch.log(torch.where(inside, rest, 1.0)),)
+
+
+_argmin = implicit("binary_entropy", _solve, _inverse_hessian, _gradients)

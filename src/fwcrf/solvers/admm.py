@@ -1,0 +1,59 @@
+"""The alternating direction method of multipliers on E(x, z) = <x, P z> / 2 + <u, x> with x = z.
+
+Each half-step applies P once and leaves a feasible point, and counts as a step::
+
+    k even:  x <- argmin_x <y + P z / 2 + u, x> + rho B(x, z)
+    k odd:   z <- argmin_z <P x / 2 - y, z> + rho B(z, x),   y <- y + rho (x - z)
+
+B is the Bregman divergence of a mirror map: half the squared distance (a projection), or with the entropy
+Kullback and Leibler's (a softmax).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fwcrf.energy import Energy
+from fwcrf.regularizers import Regularizer, SquaredL2
+
+
+class State(NamedTuple):
+    """The newest of the two copies is x, whichever it is; the older one is ``other``."""
+
+    x: Tensor
+    other: Tensor
+    y: Tensor  # multipliers of x = z
+
+
+@dataclass(frozen=True)
+class ADMM:
+    rho: float | Tensor = 1.0
+    mirror: Regularizer = field(default_factory=SquaredL2)
+
+    def __post_init__(self) -> None:
+        if not bool((torch.as_tensor(self.rho) > 0).all()):
+            raise ValueError(f"rho={self.rho!r}; expected a positive number.")
+
+    def init(self, f: Energy, x0: Tensor) -> State:
+        return State(x0, x0, torch.zeros_like(x0))
+
+    def step(self, f: Energy, state: State, k: int) -> State:
+        half = 0.5 * f.pairwise(state.x)
+        if k % 2 == 0:
+            x = self._prox(half + state.y, state.x, f.unary)
+            return State(x, state.x, state.y)
+        # The unary is in the other half-step; here it only says which labels are forbidden.
+        barrier = torch.where(f.unary == torch.inf, torch.inf, 0.0).to(half.dtype)
+        z = self._prox(half - state.y, state.x, barrier)
+        return State(z, state.x, state.y + self.rho * (state.x - z))
+
+    def _prox(self, c: Tensor, near: Tensor, unary: Tensor) -> Tensor:
+        """argmin_p <c + unary, p> + rho B(p, near)."""
+        near = near.clamp(min=torch.finfo(near.dtype).tiny)  # whose logarithm may be wanted
+        forbidden = unary == torch.inf
+        cost = (c + unary.masked_fill(forbidden, 0.0)) / self.rho - self.mirror.grad(near)
+        return self.mirror.argmin(cost.masked_fill(forbidden, torch.inf))

@@ -1,0 +1,65 @@
+"""The table of solvers, one line per row: regularizer, step size and split, or an algorithm of its own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from fwcrf.regularizers import BinaryEntropy, Entropy, Mixed, Simplex, SquaredL2, SquaredLp, Tsallis
+from fwcrf.solvers.admm import ADMM
+from fwcrf.solvers.fista import Fista
+from fwcrf.solvers.frank_wolfe import FrankWolfe
+from fwcrf.solvers.mirror_descent import EntropicDescent, ProjectedGradient, ProximalGradient
+from fwcrf.solvers.solver import Solver
+from fwcrf.solvers.splits import concave, concave_model, concave_rest, convexified
+from fwcrf.stepsizes import Harmonic, LineSearch, rule, schedule
+
+# ruff: noqa: B008 - the rules are frozen
+_NAMED: dict[str, Callable[..., Solver]] = {
+    "mf": lambda step=1.0: FrankWolfe(Entropy(1.0), rule(step)),
+    "fw": lambda step=Harmonic(): FrankWolfe(Simplex(), rule(step)),
+    "l2fw": lambda weight=1.0, step=1.0: FrankWolfe(SquaredL2(weight), rule(step)),
+    "efw": lambda weight=0.25, step=1.0: FrankWolfe(Entropy(weight), rule(step)),
+    "tsallis-fw": lambda alpha=1.5, weight=1.0, step=1.0: FrankWolfe(Tsallis(alpha, weight), rule(step)),
+    "mixed-fw": lambda weight=1.0, entropy=0.25, step=1.0: FrankWolfe(Mixed(weight, entropy), rule(step)),
+    "binary-entropy-fw": lambda weight=0.25, step=1.0: FrankWolfe(BinaryEntropy(weight), rule(step)),
+    "lp-fw": lambda p=1.5, weight=1.0, step=1.0: FrankWolfe(SquaredLp(p, weight), rule(step)),
+    "convex-fw": lambda step=LineSearch(): FrankWolfe(Simplex(), rule(step), convexified),
+    "cccp-qp1": lambda step=1.0, tol=1e-4, max_steps=200: FrankWolfe(
+        Simplex(), rule(step), partial(concave_rest, tol=tol, max_steps=max_steps)
+    ),
+    "cccp-qp2": lambda step=1.0: FrankWolfe(Simplex(), rule(step), concave),
+    "cmf1": lambda step=1.0: FrankWolfe(Entropy(1.0), rule(step), concave),
+    "cmf2": lambda step=1.0: FrankWolfe(Entropy(1.0), rule(step), concave_model),
+    "pgd": lambda step=1.0: ProjectedGradient(rule(step)),
+    "pgm": lambda step=1.0: ProximalGradient(schedule(step)),
+    "fista": lambda step=1.0: Fista(schedule(step)),
+    "emd": lambda step=1.0: EntropicDescent(schedule(step)),
+    "admm": lambda rho=1.0: ADMM(rho),
+    "bregman-admm": lambda rho=1.0: ADMM(rho, Entropy(1.0)),
+}
+
+
+def names() -> list[str]:
+    """The names that ``get`` knows."""
+    return list(_NAMED)
+
+
+def get(name: str, **settings: Any) -> Solver:
+    """A solver by name.
+
+    ``weight`` is the paper's lambda; ``step`` a number, several, or a rule of ``fwcrf.stepsizes``. A setting
+    that is not given has the default of the table in docs/solvers.md.
+
+    >>> get("l2fw", weight=0.5).regularizer
+    SquaredL2(weight=0.5)
+    """
+    if name not in _NAMED:
+        raise ValueError(f"solver {name!r} is not known; expected one of {', '.join(_NAMED)}.")
+    known = inspect.signature(_NAMED[name]).parameters
+    for setting in settings:
+        if setting not in known:
+            raise ValueError(f"solver {name!r} has no setting {setting!r}; expected {', '.join(known)}.")
+    return _NAMED[name](**settings)

@@ -1,0 +1,40 @@
+"""What ``minimize`` answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from fwcrf.energy import Energy
+from fwcrf.solvers.trace import Record
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The point a solver ended at, and the labels rounded from it.
+
+    Labels and their energy are found when first asked for: training wants the probabilities alone, and
+    an energy is one more application of P.
+    """
+
+    probabilities: Tensor  # (*batch, n, L), attached to the graph if gradients are on
+    objective: Energy
+    rounding: Callable[[Energy, Tensor], Tensor]
+    trace: list[Record] | None = None  # one record per iterate, the start included
+    converged: bool = False  # S(x) came below ``tol`` for every image
+
+    @cached_property
+    def labels(self) -> Tensor:
+        """``(*batch, n)``."""
+        with torch.no_grad():
+            return self.rounding(self.objective, self.probabilities.detach())
+
+    @cached_property
+    def energy(self) -> Tensor:
+        """E of the labels, one per image, ``(*batch,)`` in float64."""
+        with torch.no_grad():
+            return self.objective.of_labels(self.labels)
