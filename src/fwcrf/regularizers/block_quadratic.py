@@ -149,9 +149,8 @@ def block_quadratic(
     a = _centred(matrix).diagonal().sum() / max(1, num_labels - 1)
     rows = matrix.sum(-1) - a
     v = (rows - rows.mean() / 2) / num_labels
-    shift = k * v
-    linear = shift.expand(*shift.shape[:-1], num_labels) if linear is None else shift + linear
-    linear = linear if linear.dim() > 1 else linear.unsqueeze(0)
+    shift = k * v.unsqueeze(0)
+    linear = shift if linear is None else shift + linear
     if flat:
         return Linear(Simplex() if general.quadratic else Entropy(entropy), linear)
     return Linear(SquaredL2(k * a) if general.quadratic else Mixed(l2=k * a, entropy=entropy), linear)
@@ -229,6 +228,7 @@ def _solve_rows(
     unit = weight * top + entropy
     unit = torch.where(unit > 0, unit, 1.0)
     length = (weight * top).maximum(1e-3 * unit)
+    rounding = 16 * torch.finfo(z.dtype).eps
     y = x = _near(length, entropy, quadratic).argmin(z)
     t = torch.ones_like(length)
     out = x.clone()
@@ -243,10 +243,11 @@ def _solve_rows(
             y, x, t = new + momentum * (new - x), new, torch.where(back, 1.0, longer)
         part = Simplex() if quadratic else Entropy(entropy)
         gap = _gap(z, x, matrix, weight, part)
-        for _ in range(1 if quadratic else 2):
+        for _ in range(1 if quadratic else 4):
             polished = _newton(z, x, matrix, weight, entropy, quadratic)
             lower = _gap(z, polished, matrix, weight, part)
-            better = lower < gap
+            # The gap is quadratic in the error: below its rounding, Newton still gains half of the digits.
+            better = lower < gap.maximum(rounding * unit)
             x, gap = torch.where(better, polished, x), torch.where(better, lower, gap)
             y, t = torch.where(better, x, y), torch.where(better, 1.0, t)
         out[left] = x
