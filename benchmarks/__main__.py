@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from benchmarks import accuracy, memory, oracles, report, scaling, speed
+from benchmarks import accuracy, anneal, memory, oracles, report, scaling, speed
 
 RUNS: dict[str, Callable[[int], dict[str, object]]] = {
     "speed": lambda rounds: speed.run(rounds),
@@ -13,6 +13,7 @@ RUNS: dict[str, Callable[[int], dict[str, object]]] = {
     "memory": lambda rounds: memory.run(),
     "scaling": lambda rounds: scaling.run(rounds),
     "accuracy": lambda rounds: accuracy.run(),
+    "anneal": lambda rounds: anneal.run(),
 }
 DEFAULT = ["speed", "memory"]
 

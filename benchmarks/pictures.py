@@ -49,9 +49,14 @@ def named(name: str, width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
         return resized(np.asarray(opened.convert("RGB")), width, height)
 
 
-def _voc() -> Path:
+def data() -> Path:
+    """Where data sets are looked for: ``FWCRF_DATA``, or shared/data beside the repository."""
     beside = Path(__file__).resolve().parents[2] / "shared" / "data"
-    return Path(os.environ.get("FWCRF_DATA", beside)) / "voc2012" / "val" / "images"
+    return Path(os.environ.get("FWCRF_DATA", beside))
+
+
+def _voc() -> Path:
+    return data() / "voc2012" / "val" / "images"
 
 
 def _size(path: Path) -> tuple[int, int]:

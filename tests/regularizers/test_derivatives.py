@@ -27,16 +27,16 @@ def test_in_c(case):
 @listed(differentiable=True)
 @pytest.mark.parametrize("per_node", [False, True])
 def test_in_the_weights(case, per_node):
-    weights = case.per_node(N) if per_node else [torch.tensor(w, dtype=torch.float64) for w in case.weights]
+    weights = case.per_node(2) if per_node else [torch.tensor(w, dtype=torch.float64) for w in case.weights]
     weights = [w.clone().requires_grad_() for w in weights]
-    c = normal(2, N, L, seed=3).requires_grad_()
+    c = normal(2, 2, L, seed=3).requires_grad_()
 
     def answer(c, *weights):
         return case.g(L, *weights).argmin(c)
 
     eps = 1e-7 if min(case.weights) < 0.01 else 1e-6
     assert gradcheck(answer, (c, *weights), eps=eps)
-    assert gradgradcheck(answer, (c, *weights), eps=eps)
+    assert gradgradcheck(answer, (c, *weights), eps=eps, fast_mode=True)
 
 
 @listed(differentiable=True)

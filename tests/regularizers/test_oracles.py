@@ -10,7 +10,16 @@ from helpers import normal
 from listed_regularizers import L, listed, objective, simplex_points
 from torch.testing import assert_close
 
-from fwcrf.regularizers import BinaryEntropy, Mixed, SquaredL2, SquaredLp, Tsallis, project_onto_simplex
+from fwcrf.regularizers import (
+    BinaryEntropy,
+    BlockQuadratic,
+    Linear,
+    Mixed,
+    SquaredL2,
+    SquaredLp,
+    Tsallis,
+    project_onto_simplex,
+)
 
 N = 7
 
@@ -50,7 +59,7 @@ def test_agrees_with_a_general_solver(case):
 
 @listed()
 @pytest.mark.parametrize("num_labels", [2, 4, 21])
-@pytest.mark.parametrize("scale", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("scale", [0.3, 3.0])
 def test_beats_feasible_points_far_and_near(case, num_labels, scale):
     g = case.g(num_labels)
     c = scale * normal(N, num_labels)
@@ -116,8 +125,8 @@ def test_any_scale(case, dtype, scale):
 @listed()
 @pytest.mark.parametrize("shape", [(5, 1), (1, 4), (1, 1), (0, 4), (3, 1000)])
 def test_any_size(case, shape):
-    if shape[1] == 1000 and not case.symmetric:
-        shape = (3, 40)
+    if shape[1] == 1000 and isinstance(case.g(), Linear | BlockQuadratic):
+        shape = (3, 40)  # eigenvalues of large matrices take long
     g, c = case.g(shape[1]), normal(*shape)
     p = g.argmin(c)
     assert p.shape == shape

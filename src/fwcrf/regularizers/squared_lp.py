@@ -30,7 +30,7 @@ class SquaredLp(SumOverNodes):
     error e in c moves the answer by up to e^(1 / (p - 1)), rounding included.
 
     >>> SquaredLp(p=1.5).argmin(torch.tensor([[0.0, 0.2, 2.0]]))
-    tensor([[0.6789, 0.3211, 0.0000]])
+    tensor([[0.6549, 0.3451, 0.0000]])
     """
 
     p: float = 1.5

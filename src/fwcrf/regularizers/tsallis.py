@@ -35,7 +35,7 @@ class Tsallis(SumOverNodes):
     error e in c moves the answer by up to e^(1 / (alpha - 1)), rounding included.
 
     >>> Tsallis(1.5).argmin(torch.tensor([[0.0, 1.0, 4.0]]))
-    tensor([[0.8308, 0.1692, 0.0000]])
+    tensor([[0.8307, 0.1693, 0.0000]])
     """
 
     alpha: float = 1.5

@@ -12,6 +12,7 @@ fw        none                            2/(k+2)
 docs/solvers.md has the whole table; ``named`` is the same in code.
 """
 
+from fwcrf.solvers.anneal import AnnealedFrankWolfe
 from fwcrf.solvers.frank_wolfe import FrankWolfe
 from fwcrf.solvers.minimize import minimize
 from fwcrf.solvers.named import get, names
@@ -19,4 +20,14 @@ from fwcrf.solvers.solution import Solution
 from fwcrf.solvers.solver import Iterate, Solver
 from fwcrf.solvers.trace import Record
 
-__all__ = ["FrankWolfe", "Iterate", "Record", "Solution", "Solver", "get", "minimize", "names"]
+__all__ = [
+    "AnnealedFrankWolfe",
+    "FrankWolfe",
+    "Iterate",
+    "Record",
+    "Solution",
+    "Solver",
+    "get",
+    "minimize",
+    "names",
+]

@@ -9,6 +9,7 @@ from typing import Any
 
 from fwcrf.regularizers import BinaryEntropy, Entropy, Mixed, Simplex, SquaredL2, SquaredLp, Tsallis
 from fwcrf.solvers.admm import ADMM
+from fwcrf.solvers.anneal import AnnealedFrankWolfe
 from fwcrf.solvers.fista import Fista
 from fwcrf.solvers.frank_wolfe import FrankWolfe
 from fwcrf.solvers.mirror_descent import EntropicDescent, ProjectedGradient, ProximalGradient
@@ -22,6 +23,7 @@ _NAMED: dict[str, Callable[..., Solver]] = {
     "fw": lambda step=Harmonic(): FrankWolfe(Simplex(), rule(step)),
     "l2fw": lambda weight=1.0, step=1.0: FrankWolfe(SquaredL2(weight), rule(step)),
     "efw": lambda weight=0.25, step=1.0: FrankWolfe(Entropy(weight), rule(step)),
+    "anneal-fw": lambda steps=5, start=0.25, end=0.05: AnnealedFrankWolfe(steps, start, end),
     "tsallis-fw": lambda alpha=1.5, weight=1.0, step=1.0: FrankWolfe(Tsallis(alpha, weight), rule(step)),
     "mixed-fw": lambda weight=1.0, entropy=0.25, step=1.0: FrankWolfe(Mixed(weight, entropy), rule(step)),
     "binary-entropy-fw": lambda weight=0.25, step=1.0: FrankWolfe(BinaryEntropy(weight), rule(step)),

@@ -1,0 +1,123 @@
+"""Annealed Frank-Wolfe: good labels from few applications of P.
+
+Two things are added to Algorithm 1 of the paper. The weight of the regularizer falls from step to step, in
+units of the strength s of the pairwise part, so that one plan serves kernels of any weight. And the gradient
+is extrapolated along its last change, since the labels of a dense model move for many steps in one
+direction: regions shrink and grow by the width of a kernel at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fwcrf.energy import Energy
+from fwcrf.regularizers import Entropy, Regularizer
+from fwcrf.schedules import Geometric
+
+
+class State(NamedTuple):
+    """x, the point before it with f's gradient there (0 at forbidden labels), and the strength s."""
+
+    x: Tensor
+    last: Tensor | None = None
+    last_grad: Tensor | None = None
+    strength: Tensor | None = None  # (*batch, 1, 1)
+
+
+@dataclass(frozen=True)
+class AnnealedFrankWolfe:
+    """x <- argmin_p <c_k, p> + w_k r(p), with w_k from ``start`` to ``end`` in ``steps`` steps and
+
+        c_k = (2 grad_k - grad_{k-1}) / s + w_k (x_k - x_{k-1}),
+
+    grad_k = P x_k + u. Of the last change P (x_k - x_{k-1}) it takes as much again, except for what a node
+    said itself: the second term keeps a pixel from moving on merely because it has moved. At k = 0 the step
+    before is one that has not listened to its neighbours, P x = -s x, and only w_0 of the change is taken:
+
+        c_0 = grad_0 / s + w_0 (P x_0 / s + x_0).
+
+    The strength s = |P x_0| / |x_0|, norms about the mean of each row, is close to the sum of the kernels'
+    weights times the penalty for different labels. From step ``steps`` on there is no extrapolation, and
+    the weight stays at ``end``: entropic Frank-Wolfe with weight ``end * s``. For 10 steps, say
+    ``steps=10`` rather than to go on with the plan for 5.
+
+    Each step applies P once. Everything is differentiable, s included. ``regularizer`` makes r from a weight:
+    ``Entropy``, or ``SquaredL2`` and its like with about twice the weights.
+
+    >>> from fwcrf.kernels import Exact
+    >>> from fwcrf.pairwise import dense
+    >>> u = torch.tensor([[0.0, 2.0], [0.5, 0.0]])
+    >>> E = Energy(dense([Exact(torch.zeros(2, 1))], num_labels=2), u)
+    >>> solver = AnnealedFrankWolfe(steps=2)
+    >>> state = solver.init(E, torch.softmax(-u, -1))
+    >>> for k in range(2):
+    ...     state = solver.step(E, state, k)
+    >>> state.x.argmax(-1)
+    tensor([0, 0])
+    """
+
+    steps: int = 5
+    start: float = 0.25
+    end: float = 0.05
+    regularizer: Callable[[float], Regularizer] = Entropy
+
+    def __post_init__(self) -> None:
+        _ = self.weights  # which refuses bad settings
+
+    @property
+    def weights(self) -> Geometric:
+        """w_k, relative to s."""
+        return Geometric(self.start, self.end, self.steps)
+
+    def init(self, f: Energy, x0: Tensor) -> State:
+        return State(x0)
+
+    def step(self, f: Energy, state: State, k: int) -> State:
+        x, weight = state.x, self.weights(k)
+        allowed = _allowed(f.unary)
+        grad = _finite(f.grad(x), allowed)
+        if state.strength is None or state.last is None or state.last_grad is None:
+            message = grad - _finite(f.unary, allowed)
+            s = _strength(message, x, allowed)
+            c = (grad + weight * message) / s + weight * x
+        elif k < self.steps:
+            s = state.strength
+            c = (2 * grad - state.last_grad) / s + weight * (x - state.last)
+        else:
+            s = state.strength
+            c = grad / s
+        if allowed is not None:
+            c = c.masked_fill(~allowed, torch.inf)
+        return State(self.regularizer(weight).argmin(c), x, grad, s)
+
+
+def _allowed(unary: Tensor) -> Tensor | None:
+    """The labels that are not forbidden, or None where all are allowed."""
+    if not torch.compiler.is_compiling() and torch.isfinite(unary.detach().sum()):
+        return None
+    return unary != torch.inf
+
+
+def _finite(v: Tensor, allowed: Tensor | None) -> Tensor:
+    # Differences of infinities are NaN, and so are derivatives of 0 times infinity.
+    return v if allowed is None else torch.where(allowed, v, 0.0)
+
+
+def _strength(message: Tensor, x: Tensor, allowed: Tensor | None) -> Tensor:
+    """|P x| / |x| per image, ``(*batch, 1, 1)``; 1 where nothing is said that could be weighed."""
+    said, own = _about_mean(message, allowed), _about_mean(x, allowed)
+    some = (said > 0) & (own > 0)
+    return torch.where(some, torch.where(some, said, 1.0) / torch.where(some, own, 1.0), 1.0).sqrt()
+
+
+def _about_mean(v: Tensor, allowed: Tensor | None) -> Tensor:
+    """The sum of squares about the mean of each row."""
+    count = v.shape[-1] if allowed is None else allowed.sum(-1, keepdim=True)
+    v = _finite(v, allowed)
+    centred = _finite(v - v.sum(-1, keepdim=True) / count, allowed)
+    return centred.square().sum((-2, -1), keepdim=True)
