@@ -81,6 +81,51 @@ def test_logits_become_energies():
     assert_close(unary_from_logits(torch.tensor([1.0, -2.0])), torch.tensor([-1.0, 2.0]))
 
 
+def test_infinite_logits_are_hard_constraints():
+    inf = torch.inf
+    logits = torch.tensor([[1.0, -inf, 2.0], [0.0, inf, 5.0], [inf, -inf, inf], [0.0, 1.0, 2.0]])
+    expected = torch.tensor([[-1.0, inf, -2.0], [inf, 0.0, inf], [0.0, inf, 0.0], [0.0, -1.0, -2.0]])
+    assert_close(unary_from_logits(logits), expected)
+
+
+def test_infinite_logits_leave_the_others_differentiable():
+    logits = torch.tensor([[1.0, -torch.inf], [0.0, torch.inf], [0.5, 2.0]], requires_grad=True)
+    unary = unary_from_logits(logits)
+    unary[torch.isfinite(unary)].sum().backward()
+    assert_close(logits.grad, torch.tensor([[-1.0, 0.0], [0.0, 0.0], [-1.0, -1.0]]))
+
+
+def test_nan_logits_are_refused():
+    with pytest.raises(ValueError, match="1 NaN entries, of 4"):
+        unary_from_logits(torch.tensor([[0.0, torch.nan], [1.0, -torch.inf]]))
+
+
+def test_value_can_be_had_from_the_gradient(energy):
+    x = random(N, L, seed=3)
+    assert_close(energy.value_from_grad(x, energy.grad(x)), energy.value(x))
+
+
+def test_values_are_differentiable_beside_forbidden_labels():
+    unary = torch.tensor([[0.5, torch.inf], [1.0, 2.0]], dtype=DTYPE)
+    energy = Energy(dense([Exact(random(2, 1))], 2), unary)
+    x = torch.tensor([[1.0, 0.0], [0.3, 0.7]], dtype=DTYPE, requires_grad=True)
+    energy.value(x).backward()
+    assert_close(x.grad[torch.isfinite(unary)], energy.grad(x)[torch.isfinite(unary)].detach())
+    assert torch.isfinite(x.grad).all()
+
+
+@pytest.mark.parametrize("potts", [True, False])
+def test_smoothness_is_the_largest_eigenvalue_within_the_simplices(potts):
+    energy = Energy(
+        dense([Exact(random(2, N, 2))], L, compat=1.0 if potts else random(L, L, seed=1)), random(2, N, L)
+    )
+    centre = torch.kron(torch.eye(N), torch.eye(L) - 1 / L).to(DTYPE)
+    expected = torch.linalg.eigvalsh(centre @ energy.pairwise.to_dense() @ centre)[..., -1].clamp(min=0)
+    assert_close(energy.smoothness, expected, rtol=3e-3, atol=1e-6)
+    whole = torch.linalg.eigvalsh(energy.pairwise.to_dense())[..., -1]
+    assert (energy.smoothness < whole).all()
+
+
 @pytest.mark.parametrize(
     ("unary", "error", "message"),
     [

@@ -63,6 +63,22 @@ def test_closed_under_sums_and_multiples():
     assert_close((A + B * 3).to_dense(), A.to_dense() + 3 * B.to_dense())
 
 
+def test_a_matrix_is_symmetrised_and_acts_on_batches():
+    values = features(2, 4 * L, 4 * L)
+    P = fwcrf.pairwise.Matrix(values, L)
+    x = features(2, 4, L, seed=1)
+    expected = 0.5 * ((values + values.mT) @ x.flatten(-2).unsqueeze(-1)).squeeze(-1).view(2, 4, L)
+    assert_close(P(x), expected)
+    assert_close(P.to_dense(), 0.5 * (values + values.mT))
+
+
+def test_parts_within_nodes_act_as_their_matrices():
+    weight, M = features(2, 4).abs(), features(L, L)
+    x = features(2, 4, L, seed=1)
+    for P in (fwcrf.pairwise.Blocks(weight, M + M.mT), fwcrf.pairwise.Diagonal(features(2, 4, L, seed=2))):
+        assert_close(P(x).flatten(-2), (P.to_dense() @ x.flatten(-2).unsqueeze(-1)).squeeze(-1))
+
+
 def test_of_image_takes_kernels_with_their_weights():
     image = np.random.default_rng(0).integers(0, 256, (6, 7, 3), dtype=np.uint8)
     kernels = [Bilateral(xy=4, color=60, weight=2.0, method="exact"), Spatial(xy=2, weight=0.5)]
@@ -93,6 +109,8 @@ def test_differentiable_in_x_weights_and_compatibility():
         (lambda: dense([Exact(features(4, 2))], L, weights=[[1.0, 2.0]]), "one per label"),
         (lambda: dense([Exact(features(4, 2))], L, weights=[float("inf")]), "finite"),
         (lambda: dense([Exact(features(4, 2))], L)(features(4, 2)), r"expected \(\*batch, 4, 3\)"),
+        (lambda: fwcrf.pairwise.Matrix(features(4, 5), 2), r"\(4, 5\); expected"),
+        (lambda: fwcrf.pairwise.Matrix(features(6, 6), 3)(features(3, 3)), r"expected \(\*batch, 2, 3\)"),
         (lambda: dense([Exact(features(4, 2))], L)(features(5, L)), r"expected \(\*batch, 4, channels\)"),
     ],
 )

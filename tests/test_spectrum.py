@@ -39,6 +39,15 @@ def test_exhausted_images_do_not_disturb_the_batch():
     assert_close(found.highest, torch.tensor([2.0, 4.0], dtype=torch.float64))
 
 
+def test_an_image_has_the_same_answer_alone_and_in_a_batch():
+    P = torch.randn(3, 12, 12, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    P = P + P.mT
+    together = extreme_eigenvalues(lambda x: P @ x, torch.zeros(3, 12, 1, dtype=torch.float64))
+    for i in range(3):
+        alone = extreme_eigenvalues(lambda x, i=i: P[i] @ x, torch.zeros(12, 1, dtype=torch.float64))
+        assert_close(together.highest[i], alone.highest, rtol=1e-9, atol=0)
+
+
 def test_same_seed_same_answer():
     P = dense([Exact(torch.randn(30, 2, generator=torch.Generator().manual_seed(0)))], 2)
     first, second = (extreme_eigenvalues(P, torch.zeros(30, 2), max_steps=5) for _ in range(2))
