@@ -25,7 +25,7 @@ demo: $(VENV)/.package ## refine the segmentation of a photograph
 	$(BIN)/python examples/refine_photograph.py $(ARGS)
 
 test: $(VENV)/.package ## run the test suite
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
 
 check: $(VENV)/.check ## lint, formatting, types
 	$(BIN)/ruff check
