@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "features.hpp"
 #include "kernels.hpp"
 #include "lattice.hpp"
 #include "memory.hpp"
@@ -122,6 +123,57 @@ void filter_axis(In<T, 3> x, In<T, 1> taps, Out<T, 3> out, int threads) {
     else kernels().axis_f64(args);
 }
 
+template <typename T>
+void bilateral(In<T, 3> values, In<std::int64_t, 1> sizes, In<T, 1> inverse, Out<T, 3> out, int threads) {
+    const std::size_t images = values.shape(0), channels = values.shape(2), axes = sizes.shape(0);
+    std::size_t n = 1;
+    for (std::size_t a = 0; a < axes; ++a) n *= static_cast<std::size_t>(sizes.data()[a]);
+    require(axes >= 1 && n >= 1 && values.shape(1) == n, "one value per point of the grid");
+    require(inverse.shape(0) == axes + channels, "one bandwidth per feature");
+    require(out.shape(0) == images && out.shape(1) == n && out.shape(2) == axes + channels, "output shape");
+    require(threads >= 1, "threads >= 1");
+    nb::gil_scoped_release release;
+    bilateral_features(values.data(), static_cast<std::int64_t>(images), static_cast<int>(channels),
+                       sizes.data(), static_cast<int>(axes), inverse.data(), out.data(), threads);
+}
+
+template <typename T>
+void map_rows(void (*map)(const SimplexArgs<T>&), In<T, 2> x, const In<T, 2>* p, double scale,
+              Out<T, 2> out, int threads) {
+    require(x.shape(1) >= 1 && threads >= 1, "rows of at least one entry, threads >= 1");
+    for (int axis = 0; axis < 2; ++axis) {
+        require(out.shape(axis) == x.shape(axis), "output shape");
+        require(!p || p->shape(axis) == x.shape(axis), "one derivative per row");
+    }
+    nb::gil_scoped_release release;
+    map({x.data(), p ? p->data() : nullptr, out.data(), static_cast<std::int64_t>(x.shape(0)),
+         static_cast<std::int64_t>(x.shape(1)), static_cast<T>(scale), threads});
+}
+
+template <typename T> void project(In<T, 2> v, double scale, Out<T, 2> out, int threads) {
+    if constexpr (sizeof(T) == 4) map_rows<T>(kernels().project_f32, v, nullptr, scale, out, threads);
+    else map_rows<T>(kernels().project_f64, v, nullptr, scale, out, threads);
+}
+
+template <typename T>
+void project_derivative(In<T, 2> d, In<T, 2> p, double scale, Out<T, 2> out, int threads) {
+    if constexpr (sizeof(T) == 4)
+        map_rows<T>(kernels().project_derivative_f32, d, &p, scale, out, threads);
+    else map_rows<T>(kernels().project_derivative_f64, d, &p, scale, out, threads);
+}
+
+template <typename T> void softmax(In<T, 2> v, double scale, Out<T, 2> out, int threads) {
+    if constexpr (sizeof(T) == 4) map_rows<T>(kernels().softmax_f32, v, nullptr, scale, out, threads);
+    else map_rows<T>(kernels().softmax_f64, v, nullptr, scale, out, threads);
+}
+
+template <typename T>
+void softmax_derivative(In<T, 2> d, In<T, 2> p, double scale, Out<T, 2> out, int threads) {
+    if constexpr (sizeof(T) == 4)
+        map_rows<T>(kernels().softmax_derivative_f32, d, &p, scale, out, threads);
+    else map_rows<T>(kernels().softmax_derivative_f64, d, &p, scale, out, threads);
+}
+
 // (finite, lowest, highest) of every feature.
 template <typename T> nb::tuple feature_bounds(In<T, 2> features) {
     const std::size_t n = features.shape(0), d = features.shape(1);
@@ -148,6 +200,8 @@ template <typename T> void bind(nb::module_& m) {
     m.def("build_lattice", &build_lattice<T>, "features"_a.noconvert(), "scale"_a.noconvert(),
           "low"_a.noconvert(), "high"_a.noconvert(), "index"_a.noconvert(), "weight"_a.noconvert(),
           "order"_a.noconvert(), "threads"_a);
+    m.def("bilateral_features", &bilateral<T>, "values"_a.noconvert(), "sizes"_a.noconvert(),
+          "inverse"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("feature_bounds", &feature_bounds<T>, "features"_a.noconvert());
     m.def("filter", &filter<T>, "x"_a.noconvert(), "index"_a.noconvert(), "splat"_a.noconvert(),
           "slice"_a.noconvert(), "neighbors"_a.noconvert(), "shift"_a.noconvert().none(), "tap"_a,
@@ -156,6 +210,12 @@ template <typename T> void bind(nb::module_& m) {
           "order"_a.noconvert(), "neighbors"_a.noconvert(), "tap"_a, "identity"_a, "out"_a.noconvert(), "threads"_a);
     m.def("filter_axis", &filter_axis<T>, "x"_a.noconvert(), "taps"_a.noconvert(),
           "out"_a.noconvert(), "threads"_a);
+    m.def("project", &project<T>, "v"_a.noconvert(), "scale"_a, "out"_a.noconvert(), "threads"_a);
+    m.def("project_derivative", &project_derivative<T>, "d"_a.noconvert(), "p"_a.noconvert(),
+          "scale"_a, "out"_a.noconvert(), "threads"_a);
+    m.def("softmax", &softmax<T>, "v"_a.noconvert(), "scale"_a, "out"_a.noconvert(), "threads"_a);
+    m.def("softmax_derivative", &softmax_derivative<T>, "d"_a.noconvert(), "p"_a.noconvert(),
+          "scale"_a, "out"_a.noconvert(), "threads"_a);
 }
 
 }  // namespace

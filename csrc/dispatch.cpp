@@ -17,9 +17,33 @@ namespace fwcrf {
     void diagonal_f64(const DiagonalArgs<double>&);                                                \
     void axis_f32(const AxisArgs<float>&);                                                         \
     void axis_f64(const AxisArgs<double>&);                                                        \
-    static const Kernels table{#ISA,       embed_f32,  embed_f64, bounds_f32, bounds_f64,           \
-                               filter_f32, filter_f64, diagonal_f32, diagonal_f64,                \
-                               axis_f32,   axis_f64};                                              \
+    void project_f32(const SimplexArgs<float>&);                                                   \
+    void project_f64(const SimplexArgs<double>&);                                                  \
+    void project_derivative_f32(const SimplexArgs<float>&);                                        \
+    void project_derivative_f64(const SimplexArgs<double>&);                                       \
+    void softmax_f32(const SimplexArgs<float>&);                                                   \
+    void softmax_f64(const SimplexArgs<double>&);                                                  \
+    void softmax_derivative_f32(const SimplexArgs<float>&);                                        \
+    void softmax_derivative_f64(const SimplexArgs<double>&);                                       \
+    static const Kernels table{#ISA,                                                               \
+                               embed_f32,                                                          \
+                               embed_f64,                                                          \
+                               bounds_f32,                                                         \
+                               bounds_f64,                                                         \
+                               filter_f32,                                                         \
+                               filter_f64,                                                         \
+                               diagonal_f32,                                                       \
+                               diagonal_f64,                                                       \
+                               axis_f32,                                                           \
+                               axis_f64,                                                           \
+                               project_f32,                                                        \
+                               project_f64,                                                        \
+                               project_derivative_f32,                                             \
+                               project_derivative_f64,                                             \
+                               softmax_f32,                                                        \
+                               softmax_f64,                                                        \
+                               softmax_derivative_f32,                                             \
+                               softmax_derivative_f64};                                            \
     }
 
 FWCRF_DECLARE(generic)

@@ -3,71 +3,36 @@
 // Rows of the lattice hold a panel of channels in groups of whole vectors. Work is split into contiguous ranges, one per thread, so that the result depends
 // on the number of threads but never on their timing.
 #include "kernels.hpp"
+#include "scratch.hpp"
 #include "vectors.hpp"
 
 #include <sched.h>
 
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
 
 namespace fwcrf::FWCRF_ISA {
 
-struct Range {
-    std::int64_t begin, end;
-};
-static inline Range share(std::int64_t n, int part, int parts) {
-    return {n * part / parts, n * (part + 1) / parts};
-}
-
-// Scratch memory that outlives a call: fresh pages would cost more than the arithmetic on them.
-class Scratch {
-  public:
-    ~Scratch() { std::free(data_); }
-    template <typename T> T* get(std::int64_t count) {
-        const std::size_t bytes = (count * sizeof(T) + 4095) / 4096 * 4096;
-        if (bytes > size_) {
-            std::free(data_);
-            data_ = std::aligned_alloc(4096, bytes);
-            size_ = data_ ? bytes : 0;
-            if (!data_) throw std::bad_alloc();
-        }
-        return static_cast<T*>(data_);
-    }
-    void trim() {
-        constexpr std::size_t keep = std::size_t{80} << 20;
-        if (size_ > keep) {
-            std::free(data_);
-            data_ = nullptr;
-            size_ = 0;
-        }
-    }
-
-  private:
-    void* data_ = nullptr;
-    std::size_t size_ = 0;
-};
-
 // A panel of channels of the filter, seen by the threads of one region: `groups` groups of NV vectors.
 // A single group may be narrower than its vectors; of several, the last starts early enough to end
 // with the last channel, so that some channels are done twice but no row is touched in parts.
-// C is the number of corners where it is known to the compiler, 0 otherwise.
-template <typename T, int NV, int C> struct Pass {
+// C is the number of corners and G that of groups where they are known to the compiler, 0 otherwise.
+template <typename T, int NV, int C, int G> struct Pass {
     static constexpr int W = kLanes<T>;
     static constexpr std::int64_t kGroup = NV * W;
 
     const FilterArgs<T>& a;
     std::int64_t first;  // first channel of the panel
     std::int64_t width;  // channels in a single group
-    std::int64_t groups;
+    std::int64_t several;
 
-    inline std::int64_t stride() const { return groups * kGroup; }
+    inline std::int64_t groups() const { return G ? G : several; }
+    inline std::int64_t stride() const { return groups() * kGroup; }
     inline std::int64_t channel(std::int64_t group) const {
         const std::int64_t at = first + group * kGroup, last = a.channels - kGroup;
-        return groups == 1 || at < last ? at : last;
+        return G == 1 || at < last ? at : last;
     }
     // How many following rows a whole vector at the end of a row may touch.
     inline std::int64_t overhang() const {
@@ -93,7 +58,7 @@ template <typename T, int NV, int C> struct Pass {
         for (std::int64_t i = range.begin; i < range.end; ++i) {
             const std::int32_t* index = a.index + i * corners;
             const T* weight = a.splat + i * corners;
-            for (std::int64_t group = 0; group < groups; ++group) {
+            for (std::int64_t group = 0; group < groups(); ++group) {
                 Vec<T> v[NV];
                 read(a.x + i * a.channels + channel(group), i < safe, v);
                 for (int c = 0; c < corners; ++c) {
@@ -141,7 +106,7 @@ template <typename T, int NV, int C> struct Pass {
         for (std::int64_t i = range.begin; i < range.end; ++i) {
             const std::int32_t* index = a.index + i * corners;
             const T* weight = a.slice + i * corners;
-            for (std::int64_t group = 0; group < groups; ++group) {
+            for (std::int64_t group = 0; group < groups(); ++group) {
                 Vec<T> v[NV] = {};
                 const std::int64_t at = i * a.channels + channel(group);
                 if (a.shift) {
@@ -178,12 +143,12 @@ struct Barrier {
 };
 
 // False if a value was not finite: it shows in the lattice, which is smaller than the image.
-template <typename T, int NV, int C>
+template <typename T, int NV, int C, int G>
 static bool filter_panel(const FilterArgs<T>& a, std::int64_t first, std::int64_t width,
                          std::int64_t groups, Scratch& scratch) {
     bool bad = false;
     Barrier barrier;
-    using P = Pass<T, NV, C>;
+    using P = Pass<T, NV, C, G>;
     const P pass{a, first, width, groups};
     const std::int64_t stride = pass.stride();
     const std::int64_t rows = a.vertices + 1;  // the last row stays zero: the absent neighbour
@@ -272,10 +237,10 @@ template <typename T, int C> static bool filter(const FilterArgs<T>& a, Scratch&
     constexpr int W = kLanes<T>;
     constexpr std::int64_t group = 4 * W;
     switch (a.channels > group ? 5 : (a.channels + W - 1) / W) {
-    case 1: return filter_panel<T, 1, C>(a, 0, a.channels, 1, scratch);
-    case 2: return filter_panel<T, 2, C>(a, 0, a.channels, 1, scratch);
-    case 3: return filter_panel<T, 3, C>(a, 0, a.channels, 1, scratch);
-    case 4: return filter_panel<T, 4, C>(a, 0, a.channels, 1, scratch);
+    case 1: return filter_panel<T, 1, C, 1>(a, 0, a.channels, 1, scratch);
+    case 2: return filter_panel<T, 2, C, 1>(a, 0, a.channels, 1, scratch);
+    case 3: return filter_panel<T, 3, C, 1>(a, 0, a.channels, 1, scratch);
+    case 4: return filter_panel<T, 4, C, 1>(a, 0, a.channels, 1, scratch);
     default: break;
     }
     // As wide as the scratch memory allows: each panel reads and writes the image once.
@@ -288,7 +253,7 @@ template <typename T, int C> static bool filter(const FilterArgs<T>& a, Scratch&
         // Never a single group at the end: only several end with the last channel.
         std::int64_t begin = done, groups = total - done < panel ? total - done : panel;
         if (groups == 1) begin = done - 1, groups = 2;
-        finite &= filter_panel<T, 4, C>(a, begin * group, group, groups, scratch);
+        finite &= filter_panel<T, 4, C, 0>(a, begin * group, group, groups, scratch);
     }
     return finite;
 }

@@ -1,6 +1,6 @@
 // The inner loops, compiled once per instruction set and chosen at run time.
 //
-// embed.cpp and kernels.cpp are compiled several times with FWCRF_ISA naming the variant; each copy
+// embed.cpp, kernels.cpp and simplex.cpp are compiled several times with FWCRF_ISA naming the variant; each copy
 // lives in its own namespace and is reached through one table of function pointers.
 #pragma once
 
@@ -70,6 +70,17 @@ template <typename T> struct AxisArgs {
     int threads;
 };
 
+// Maps of the rows of an array, each to its own simplex, and their derivatives.
+template <typename T> struct SimplexArgs {
+    const T* x;                      // (n, length)
+    const T* p;                      // (n, length): where the derivative is taken; or null
+    T* out;                          // (n, length)
+    std::int64_t n;
+    std::int64_t length;             // at least 1
+    T scale;                         // x counts times this
+    int threads;
+};
+
 struct Kernels {
     const char* isa;
     void (*embed_f32)(const float* features, int count, int d, const double* scale, Embedding& out);
@@ -85,6 +96,14 @@ struct Kernels {
     void (*diagonal_f64)(const DiagonalArgs<double>&);
     void (*axis_f32)(const AxisArgs<float>&);
     void (*axis_f64)(const AxisArgs<double>&);
+    void (*project_f32)(const SimplexArgs<float>&);
+    void (*project_f64)(const SimplexArgs<double>&);
+    void (*project_derivative_f32)(const SimplexArgs<float>&);
+    void (*project_derivative_f64)(const SimplexArgs<double>&);
+    void (*softmax_f32)(const SimplexArgs<float>&);
+    void (*softmax_f64)(const SimplexArgs<double>&);
+    void (*softmax_derivative_f32)(const SimplexArgs<float>&);
+    void (*softmax_derivative_f64)(const SimplexArgs<double>&);
 };
 
 // The fastest table this processor can run; FWCRF_ISA=generic|avx2|avx512 in the environment lowers it.

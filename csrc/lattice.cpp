@@ -102,9 +102,29 @@ template <int W> std::uint64_t hash(const Key<W>& key) {
     return h;
 }
 
+inline void prefetch(const void* address) {
+#ifdef __GNUC__
+    __builtin_prefetch(address);
+#else
+    (void)address;
+#endif
+}
+
 template <int W> class Table {
   public:
-    Table() { resize(1 << 14); }
+    Table() { resize(kFirst); }
+
+    // Empty again, in the memory of the last lattice unless that was an unusually large one: fresh
+    // pages are slow, and the next image is probably like the last.
+    void clear() {
+        keys_.clear();
+        const bool large = slots_.size() > kKept;
+        if (large) {
+            std::vector<Key<W>>().swap(keys_);
+            std::vector<Slot>().swap(slots_);
+        }
+        resize(large ? kFirst : slots_.size());
+    }
 
     std::int32_t insert(const Key<W>& key) {
         std::size_t s = find_slot(key);
@@ -112,7 +132,7 @@ template <int W> class Table {
             if (keys_.size() >= kMost) throw std::length_error("too many lattice vertices");
             slots_[s] = {key, static_cast<std::int32_t>(keys_.size())};
             keys_.push_back(key);
-            if (keys_.size() * 2 > slots_.size()) {
+            if (keys_.size() * 4 > slots_.size()) {
                 resize(slots_.size() * 2);
                 return static_cast<std::int32_t>(keys_.size() - 1);
             }
@@ -120,9 +140,11 @@ template <int W> class Table {
         return slots_[s].id;
     }
     std::int32_t find(const Key<W>& key) const { return slots_[find_slot(key)].id; }
+    void prepare(const Key<W>& key) const { prefetch(&slots_[hash(key) >> shift_]); }
     const std::vector<Key<W>>& keys() const { return keys_; }
 
   private:
+    static constexpr std::size_t kFirst = std::size_t{1} << 14, kKept = std::size_t{1} << 17;
     static constexpr std::size_t kMost = std::numeric_limits<std::int32_t>::max() - 1;
     struct Slot {
         Key<W> key;
@@ -157,25 +179,65 @@ inline void embed(const double* f, int count, int d, const double* scale, Embedd
     kernels().embed_f64(f, count, d, scale, out);
 }
 
+// A simplex is named by its first corner and the order of its axes.
+// C is the number of corners where it is known to the compiler, the most there can be otherwise.
+template <int W, int C> struct Simplex {
+    static constexpr int kWords = order_words(C);
+    Key<W> base;
+    std::array<std::int64_t, kWords> order;
+    std::array<std::int32_t, C> corner;
+
+    bool same(const Simplex& other) const {
+        std::uint64_t difference = base == other.base ? 0 : 1;
+        for (int w = 0; w < kWords; ++w) difference |= order[w] ^ other.order[w];
+        return difference == 0;
+    }
+};
+
+// Nearby pixels often share a simplex: those seen last, by hash. Kept between calls of a thread,
+// because fresh pages are slow.
+template <int W, int C> class Recent {
+  public:
+    using Entry = Simplex<W, C>;
+
+    Recent() : entries_(std::size_t{1} << kLog2) {}
+    void forget() {
+        Entry none{};
+        none.order.fill(-1);
+        for (Entry& entry : entries_) entry = none;
+    }
+    Entry& at(const Entry& simplex) {
+        std::uint64_t h = hash(simplex.base);
+        for (const std::int64_t order : simplex.order) h = 31 * h + order;
+        return entries_[(h * 0x9E3779B97F4A7C15u) >> (64 - kLog2)];
+    }
+
+  private:
+    static constexpr int kLog2 = 13;
+    std::vector<Entry> entries_;
+};
+
 // Vertices of the points [begin, end), numbered by first touch within the range.
 // D is the dimension where it is known to the compiler, 0 otherwise.
+//
+// Most of the time would go into waiting for cells of the two hash tables, so each block of points
+// asks for all of them first: those of simplices, then those of the corners of the unknown ones.
 template <int W, int D, typename T>
 void insert_range(const Points<T>& points, const Layout& layout, const Steps<W>& steps,
                   const double* scale, std::int64_t begin, std::int64_t end, Table<W>& table,
                   std::int32_t* index, T* weight, std::int64_t* order) {
+    constexpr int C = (D ? D : kMaxDim) + 1;
     const int d = D ? D : points.d;
     const int corners = d + 1;
+    const int words = order_words(corners);
+    static thread_local Recent<W, C> recent;
+    recent.forget();
     Embedding block;
     alignas(64) std::uint64_t base[W][kBlock];
-    // Nearby pixels mostly share a simplex, which its first corner and the order of its axes name.
-    constexpr int slots_log2 = 13;
-    struct Simplex {
-        Key<W> base;
-        std::int64_t order[2];
-    };
-    std::vector<Simplex> recent(std::size_t{1} << slots_log2, Simplex{{}, {-1, -1}});
-    std::vector<std::int32_t> ids(recent.size() * corners);
-    const int words = order_words(corners);
+    Simplex<W, C> simplices[kBlock];
+    Simplex<W, C>* seen[kBlock];
+    Key<W> keys[kBlock][C];
+    int unknown[kBlock];
 
     for (std::int64_t first = begin; first < end; first += kBlock) {
         const int count = static_cast<int>(end - first < kBlock ? end - first : kBlock);
@@ -195,28 +257,36 @@ void insert_range(const Points<T>& points, const Layout& layout, const Steps<W>&
                                               << layout.image.shift;
         }
         for (int l = 0; l < count; ++l) {
-            const std::int64_t i = first + l;
-            Simplex simplex{{}, {block.order[0][l], block.order[1][l]}};
+            Simplex<W, C>& simplex = simplices[l];
             for (int w = 0; w < W; ++w) simplex.base[w] = base[w][l];
-            const std::uint64_t h = hash(simplex.base) + simplex.order[0] + 31 * simplex.order[1];
-            const std::size_t s = (h * 0x9E3779B97F4A7C15u) >> (64 - slots_log2);
-            std::int32_t* corner = ids.data() + s * corners;
-            Simplex& seen = recent[s];
-            if (!(seen.base == simplex.base) || seen.order[0] != simplex.order[0] ||
-                seen.order[1] != simplex.order[1]) {
-                seen = simplex;
-                Key<W> key = simplex.base;
-                corner[0] = table.insert(key);
-                for (int m = 1; m < corners; ++m) {
-                    key = key + steps.remainder - steps.quotient[axis_at(simplex.order, m - 1)];
-                    corner[m] = table.insert(key);
-                }
-            }
-            for (int w = 0; w < words; ++w) order[i * words + w] = simplex.order[w];
+            for (int w = 0; w < Simplex<W, C>::kWords; ++w) simplex.order[w] = block.order[w][l];
+            seen[l] = &recent.at(simplex);
+            prefetch(seen[l]);
+            for (int w = 0; w < words; ++w) order[(first + l) * words + w] = block.order[w][l];
+            for (int m = 0; m < corners; ++m)
+                weight[(first + l) * corners + m] = static_cast<T>(block.weight[m][l]);
+        }
+        int misses = 0;
+        for (int l = 0; l < count; ++l) {
+            for (int m = 0; m < corners; ++m) index[(first + l) * corners + m] = seen[l]->corner[m];
+            unknown[misses] = l;
+            misses += !seen[l]->same(simplices[l]);
+        }
+        for (int u = 0; u < misses; ++u) {
+            const Simplex<W, C>& simplex = simplices[unknown[u]];
+            Key<W> key = simplex.base;
             for (int m = 0; m < corners; ++m) {
-                index[i * corners + m] = corner[m];
-                weight[i * corners + m] = static_cast<T>(block.weight[m][l]);
+                keys[u][m] = key;
+                table.prepare(key);
+                key = key + steps.remainder - steps.quotient[axis_at(simplex.order.data(), m)];
             }
+        }
+        for (int u = 0; u < misses; ++u) {
+            const int l = unknown[u];
+            Simplex<W, C>& simplex = simplices[l];
+            for (int m = 0; m < corners; ++m)
+                index[(first + l) * corners + m] = simplex.corner[m] = table.insert(keys[u][m]);
+            *seen[l] = simplex;
         }
     }
 }
@@ -261,7 +331,11 @@ Graph build_words(const Points<T>& points, const Layout& layout, const double* s
 #ifndef _OPENMP
     threads = 1;
 #endif
-    std::vector<Table<W>> tables(threads);
+    static thread_local std::vector<Table<W>> tables;
+    if (tables.size() < static_cast<std::size_t>(threads)) tables.resize(threads);
+    for (Table<W>& used : tables) used.clear();
+    // The threads of the region would each see a vector of their own.
+    Table<W>* const table = tables.data();
     const auto edge = [&](int t) { return total * t / threads; };
     bool failed = false;  // an exception must not leave a parallel region
 #ifdef _OPENMP
@@ -270,7 +344,7 @@ Graph build_words(const Points<T>& points, const Layout& layout, const double* s
     for (int t = 0; t < threads; ++t) {
         try {
             const auto insert = points.d == 5 ? insert_range<W, 5, T> : insert_range<W, 0, T>;
-            insert(points, layout, steps, scale, edge(t), edge(t + 1), tables[t], index, weight, order);
+            insert(points, layout, steps, scale, edge(t), edge(t + 1), table[t], index, weight, order);
         } catch (const std::exception&) {
             failed = true;
         }
@@ -278,16 +352,21 @@ Graph build_words(const Points<T>& points, const Layout& layout, const double* s
     if (failed) throw std::length_error("the lattice does not fit into memory");
     std::vector<std::vector<std::int32_t>> renumber(threads);
     for (int t = 1; t < threads; ++t) {
-        renumber[t].reserve(tables[t].keys().size());
-        for (const Key<W>& key : tables[t].keys()) renumber[t].push_back(tables[0].insert(key));
+        renumber[t].reserve(table[t].keys().size());
+        for (const Key<W>& key : table[t].keys()) renumber[t].push_back(table[0].insert(key));
     }
 #ifdef _OPENMP
-#pragma omp parallel for schedule(static, 1) num_threads(threads)
+#pragma omp parallel num_threads(threads)
 #endif
-    for (int t = 1; t < threads; ++t)
+    for (int t = 1; t < threads; ++t) {
+        const std::int32_t* number = renumber[t].data();
+#ifdef _OPENMP
+#pragma omp for schedule(static) nowait
+#endif
         for (std::int64_t i = edge(t) * corners; i < edge(t + 1) * corners; ++i)
-            index[i] = renumber[t][index[i]];
-    return connect(layout, steps, tables[0], threads);
+            index[i] = number[index[i]];
+    }
+    return connect(layout, steps, table[0], threads);
 }
 
 }  // namespace

@@ -13,6 +13,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fwcrf import _core
+from fwcrf.memory import empty
+from fwcrf.threads import threads_for
+
 
 def pixels(
     image: Tensor | np.ndarray, *, spatial_dims: int = 2, channel_axis: int | None = -1
@@ -78,7 +82,7 @@ def positions(shape: Sequence[int], like: Tensor, xy: float | Sequence[float] = 
     """Pixel coordinates of a grid over ``xy``, in row-major order: ``(n, axes)``."""
     columns = []
     for axis, (size, s) in enumerate(zip(shape, bandwidths(xy, len(shape), "xy"), strict=True)):
-        line = torch.arange(size, dtype=like.dtype, device=like.device) / s
+        line = torch.arange(size, dtype=like.dtype, device=like.device) * (1 / like.new_tensor(s))
         columns.append(line.view([-1 if a == axis else 1 for a in range(len(shape))]).expand(tuple(shape)))
     return torch.stack(columns, -1).flatten(0, -2)
 
@@ -87,6 +91,18 @@ def bilateral(
     values: Tensor, shape: Sequence[int], xy: float | Sequence[float], color: float | Sequence[float]
 ) -> Tensor:
     """Position over ``xy`` beside colour over ``color``: ``(*batch, n, axes + channels)``."""
-    place = positions(shape, values, xy)
-    tone = values / values.new_tensor(bandwidths(color, values.shape[-1], "color"))
+    scales = (*bandwidths(xy, len(shape), "xy"), *bandwidths(color, values.shape[-1], "color"))
+    if values.is_cpu and not values.requires_grad and not torch.compiler.is_compiling():
+        flat = values.reshape(-1, *values.shape[-2:]).contiguous()
+        out = empty((*values.shape[:-1], len(scales)), values.dtype)
+        _core.bilateral_features(
+            flat,
+            torch.tensor(shape),
+            torch.tensor(scales, dtype=values.dtype).reciprocal(),
+            out.view(*flat.shape[:-1], -1),
+            threads_for(out.numel()),
+        )
+        return out
+    place = positions(shape, values, scales[: len(shape)])
+    tone = values * values.new_tensor(scales[len(shape) :]).reciprocal()
     return torch.cat([place.expand(*values.shape[:-1], -1), tone], -1)

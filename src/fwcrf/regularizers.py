@@ -9,6 +9,7 @@ A weight is a number, a learnable scalar, or one number per node, ``(*batch or 1
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from fwcrf.kernels.operator import has_values
+from fwcrf.simplex import project_onto_simplex, softmax
 
 Weight = float | Tensor
 
@@ -71,6 +73,11 @@ def _largest(weight: Weight) -> float:
     return float(weight.detach().amax()) if isinstance(weight, Tensor) else weight
 
 
+def _row_map(function: Callable[..., Tensor], c: Tensor, weight: Weight) -> Tensor:
+    """function(-c / weight), in one pass where the weight is a number."""
+    return function(_over(c, weight)) if isinstance(weight, Tensor) else function(c, -1 / weight)
+
+
 def _over(c: Tensor, weight: Weight) -> Tensor:
     """-c / weight, -inf where c is infinite: without 0 times infinity in the derivative by the weight."""
     if not isinstance(weight, Tensor):
@@ -121,7 +128,7 @@ class Entropy:
         return _least(self.weight)
 
     def argmin(self, c: Tensor) -> Tensor:
-        return torch.softmax(_over(c, self.weight), -1)
+        return _row_map(softmax, c, self.weight)
 
     def value(self, x: Tensor) -> Tensor:
         return _sum(self.weight * torch.special.xlogy(x, x))
@@ -151,7 +158,7 @@ class SquaredL2:
         return _least(self.weight)
 
     def argmin(self, c: Tensor) -> Tensor:
-        return project_onto_simplex(_over(c, self.weight))
+        return _row_map(project_onto_simplex, c, self.weight)
 
     def value(self, x: Tensor) -> Tensor:
         return 0.5 * self.curvature(x)
@@ -298,16 +305,3 @@ def block_quadratic(
     """sum_i weight_i / 2 <x_i, matrix x_i> + entropy * sum x log x as a regularizer."""
     assert linear is None
     return BlockQuadratic(matrix, weight, entropy)
-
-
-def project_onto_simplex(v: Tensor) -> Tensor:
-    """The nearest point of the simplex to each row of ``v``.
-
-    >>> project_onto_simplex(torch.tensor([0.5, 2.0, 1.5]))
-    tensor([0.0000, 0.7500, 0.2500])
-    """
-    a = v.sort(-1, descending=True).values
-    k = torch.arange(1, v.shape[-1] + 1, dtype=v.dtype, device=v.device)
-    threshold = (a.cumsum(-1) - 1) / k
-    support = (a > threshold).sum(-1, keepdim=True)
-    return (v - threshold.gather(-1, support - 1)).clamp(min=0)

@@ -73,6 +73,14 @@ def test_func_vmap_of_grad(case):
 
 
 @every_wrapped_kind
+def test_func_grad_of_vmap(case):
+    # The tensor that the operator sees does not tell that an outer transform differentiates it.
+    K = case.operator(torch.float64)
+    x = normal(4, K.n, 3)
+    assert_rounding(torch.func.grad(cubes(torch.func.vmap(K)))(x), K.T(3 * K(x).square()), times=4)
+
+
+@every_wrapped_kind
 def test_func_jacobian(case):
     K, x = case.operator(torch.float64), case.x(torch.float64, channels=1)
     assert_rounding(torch.func.jacrev(K)(x).squeeze((1, 3)), K.to_dense())

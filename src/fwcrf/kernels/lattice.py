@@ -32,9 +32,9 @@ from torch import Tensor
 
 from fwcrf import _core
 from fwcrf.kernels import calibration, lattice_torch, ops
-from fwcrf.kernels.memory import empty
 from fwcrf.kernels.operator import Operator, check_features, check_finite, warn_caller
-from fwcrf.kernels.threads import threads_for
+from fwcrf.memory import empty
+from fwcrf.threads import threads_for
 
 Engine = Literal["native", "torch"]
 BlurOrder = Literal["symmetric", "forward", "reverse"]
@@ -141,7 +141,9 @@ class Lattice(Operator):
         return self.splat
 
     def apply(self, x: Tensor) -> Tensor:
-        batch = torch.broadcast_shapes(x.shape[:-2], self.batch_shape)
+        batch = x.shape[:-2]
+        if batch != self.batch_shape:
+            batch = torch.broadcast_shapes(batch, self.batch_shape)
         own = (1,) * (len(batch) - len(self.batch_shape)) + tuple(self.batch_shape)
         # Axes along which images share a lattice come first, the lattices' own after them.
         sharing = [a for a in range(len(batch)) if own[a] == 1]

@@ -16,14 +16,23 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
 
 from fwcrf import _core
 from fwcrf.kernels import lattice_torch, separable_torch
-from fwcrf.kernels.memory import empty
 from fwcrf.kernels.operator import check_finite
-from fwcrf.kernels.threads import threads_for
+from fwcrf.memory import empty
+from fwcrf.threads import threads_for
 
 _CHUNK_BYTES = 16 << 20
+
+
+def _differentiated(x: Tensor) -> bool:
+    """Whether someone may ask for derivatives; a Function takes longer to apply than its operator."""
+    # Inside torch.func a tensor does not tell whether an outer transform differentiates it.
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return True
+    return (torch.is_grad_enabled() and x.requires_grad) or unpack_dual(x).tangent is not None
 
 
 # --- exact -------------------------------------------------------------------------------------
@@ -202,7 +211,8 @@ def lattice_filter(
     order: int,
 ) -> Tensor:
     """diag(shift) x + slice (blur + identity I) splat' x, linear in x; see ``Lattice``."""
-    return _Lattice.apply(x, index, splat, slice, neighbors, shift, tap, identity, order, True)
+    arguments = (x, index, splat, slice, neighbors, shift, tap, identity, order, True)
+    return _Lattice.apply(*arguments) if _differentiated(x) else _lattice(*arguments)
 
 
 # --- separable ---------------------------------------------------------------------------------
@@ -261,5 +271,6 @@ def separable_filter(x: Tensor, shape: Sequence[int], taps: Sequence[Tensor]) ->
     for axis, half in enumerate(taps):
         outer = x.shape[0] * math.prod(shape[:axis])
         inner = math.prod(shape[axis + 1 :]) * x.shape[-1]
-        y = _Axis.apply(y.reshape(outer, shape[axis], inner), half, axis == 0)
+        arguments = (y.reshape(outer, shape[axis], inner), half, axis == 0)
+        y = _Axis.apply(*arguments) if _differentiated(x) else _axis(*arguments)
     return y.reshape(x.shape)

@@ -1,0 +1,253 @@
+"""Maps to the simplex, row by row over the last axis: the oracles of the two common regularizers.
+
+Both multiply their argument by ``scale`` on the way, so that an oracle, the map of ``-c / weight``, reads c
+once. Entries of minus infinity get 0 as long as another entry of their row is finite; a row with NaN, plus
+infinity or nothing but minus infinity holds NaN afterwards.
+
+As in ``kernels.ops``, each map is a custom operator inside an autograd Function: native on the CPU, plain
+torch elsewhere. Its derivative at p is an operator too, a symmetric matrix per row applied to d, so that it
+is its own backward.
+"""
+
+# pyright: reportRedeclaration=false
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fwcrf import _core
+from fwcrf.memory import empty
+from fwcrf.threads import threads_for
+
+
+def project_onto_simplex(v: Tensor, scale: float = 1.0) -> Tensor:
+    """The point of the simplex nearest to ``scale * v``, for each row of ``v`` of shape ``(*, L)``.
+
+    argmin_p |p - scale v|^2 over p >= 0 with sum 1, which is max(scale v - t, 0) with the t that makes the
+    sum 1. Its derivative subtracts the mean over the support {p > 0}.
+
+    >>> project_onto_simplex(torch.tensor([0.5, 2.0, 1.5]))
+    tensor([0.0000, 0.7500, 0.2500])
+    """
+    return _rows(_Project.apply, v, scale)
+
+
+def softmax(v: Tensor, scale: float = 1.0) -> Tensor:
+    """exp(scale v) over its sum, for each row of ``v`` of shape ``(*, L)``.
+
+    argmin_p sum p log p - <scale v, p> over p >= 0 with sum 1. Entries that exp takes below the normal
+    numbers, relative to the largest of their row, are 0.
+
+    >>> softmax(torch.tensor([0.0, 1.0, float("inf")]), scale=-1.0)
+    tensor([0.7311, 0.2689, 0.0000])
+    """
+    return _rows(_Softmax.apply, v, scale)
+
+
+def _rows(apply: Callable[[Tensor, float], Tensor], v: Tensor, scale: float) -> Tensor:
+    if not v.is_floating_point():
+        raise TypeError(f"v has dtype {v.dtype}; expected floating point. Convert it, for example v.float().")
+    if v.dim() == 0 or v.shape[-1] == 0:
+        raise ValueError(f"v has shape {tuple(v.shape)}; expected (*, L) with at least one entry per row.")
+    if v.dtype in (torch.float16, torch.bfloat16):
+        return apply(v.float(), scale).to(v.dtype)
+    return apply(v, scale)
+
+
+def _native(function: Callable[..., None], *inputs: Tensor, scale: float) -> Tensor:
+    shape, dtype = inputs[0].shape, inputs[0].dtype
+    out = empty(shape, dtype)
+    if out.numel():
+        rows = (t.detach().contiguous().view(-1, shape[-1]) for t in inputs)
+        # About eight operations per entry.
+        function(*rows, scale, out.view(-1, shape[-1]), threads_for(8 * out.numel()))
+    return out
+
+
+def _like(x: Tensor) -> Tensor:
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+def _batch_first(info: Any, tensors: tuple[Tensor, ...], dims: tuple[int | None, ...]) -> list[Tensor]:
+    return [
+        t.expand(info.batch_size, *t.shape) if dim is None else t.movedim(dim, 0)
+        for t, dim in zip(tensors, dims, strict=True)
+    ]
+
+
+# --- projection --------------------------------------------------------------------------------
+
+
+@torch.library.custom_op("fwcrf::project", mutates_args=())
+def _project(v: Tensor, scale: float) -> Tensor:
+    u = v * scale
+    # Relative to the largest entry, which loses no digit that matters.
+    u = u - u.amax(-1, keepdim=True)
+    descending = u.sort(-1, descending=True).values
+    count = torch.arange(1, v.shape[-1] + 1, dtype=v.dtype, device=v.device)
+    threshold = (descending.cumsum(-1) - 1) / count
+    support = (descending > threshold).sum(-1, keepdim=True)
+    return (u - threshold.gather(-1, (support - 1).clamp(min=0))).clamp(min=0)
+
+
+@_project.register_kernel("cpu")
+def _(v: Tensor, scale: float) -> Tensor:
+    return _native(_core.project, v, scale=scale)
+
+
+@_project.register_fake
+def _(v: Tensor, scale: float) -> Tensor:
+    return _like(v)
+
+
+@_project.register_vmap
+def _(info: Any, in_dims: Any, v: Tensor, scale: float) -> tuple[Tensor, int]:
+    return _project(v.movedim(in_dims[0], 0), scale), 0
+
+
+@torch.library.custom_op("fwcrf::project_derivative", mutates_args=())
+def _project_derivative(d: Tensor, p: Tensor, scale: float) -> Tensor:
+    support = p > 0
+    d = torch.where(support, d * scale, 0)
+    return torch.where(support, d - d.sum(-1, keepdim=True) / support.sum(-1, keepdim=True), 0)
+
+
+@_project_derivative.register_kernel("cpu")
+def _(d: Tensor, p: Tensor, scale: float) -> Tensor:
+    return _native(_core.project_derivative, d, p, scale=scale)
+
+
+@_project_derivative.register_fake
+def _(d: Tensor, p: Tensor, scale: float) -> Tensor:
+    return _like(d)
+
+
+@_project_derivative.register_vmap
+def _(info: Any, in_dims: Any, d: Tensor, p: Tensor, scale: float) -> tuple[Tensor, int]:
+    return _project_derivative(*_batch_first(info, (d, p), in_dims[:2]), scale), 0
+
+
+class _ProjectDerivative(torch.autograd.Function):
+    """Linear in d; it depends on p through the support alone, hence not at all where it has a derivative."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(d: Tensor, p: Tensor, scale: float) -> Tensor:
+        return _project_derivative(d, p, scale)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _, p, ctx.scale = inputs
+        ctx.save_for_backward(p)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        return _ProjectDerivative.apply(g, ctx.saved_tensors[0], ctx.scale), None, None
+
+
+class _Project(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(v: Tensor, scale: float) -> Tensor:
+        return _project(v, scale)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.scale = inputs[1]
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        return _ProjectDerivative.apply(g, ctx.saved_tensors[0], ctx.scale), None
+
+
+# --- softmax -----------------------------------------------------------------------------------
+
+
+@torch.library.custom_op("fwcrf::softmax", mutates_args=())
+def _softmax(v: Tensor, scale: float) -> Tensor:
+    return torch.softmax(v * scale, -1)
+
+
+@_softmax.register_kernel("cpu")
+def _(v: Tensor, scale: float) -> Tensor:
+    return _native(_core.softmax, v, scale=scale)
+
+
+@_softmax.register_fake
+def _(v: Tensor, scale: float) -> Tensor:
+    return _like(v)
+
+
+@_softmax.register_vmap
+def _(info: Any, in_dims: Any, v: Tensor, scale: float) -> tuple[Tensor, int]:
+    return _softmax(v.movedim(in_dims[0], 0), scale), 0
+
+
+@torch.library.custom_op("fwcrf::softmax_derivative", mutates_args=())
+def _softmax_derivative(d: Tensor, p: Tensor, scale: float) -> Tensor:
+    d = d * scale
+    return p * (d - (d * p).sum(-1, keepdim=True))
+
+
+@_softmax_derivative.register_kernel("cpu")
+def _(d: Tensor, p: Tensor, scale: float) -> Tensor:
+    return _native(_core.softmax_derivative, d, p, scale=scale)
+
+
+@_softmax_derivative.register_fake
+def _(d: Tensor, p: Tensor, scale: float) -> Tensor:
+    return _like(d)
+
+
+@_softmax_derivative.register_vmap
+def _(info: Any, in_dims: Any, d: Tensor, p: Tensor, scale: float) -> tuple[Tensor, int]:
+    return _softmax_derivative(*_batch_first(info, (d, p), in_dims[:2]), scale), 0
+
+
+class _SoftmaxDerivative(torch.autograd.Function):
+    """scale p (d - <d, p>): linear in d, quadratic in p."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(d: Tensor, p: Tensor, scale: float) -> Tensor:
+        return _softmax_derivative(d, p, scale)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        *tensors, ctx.scale = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        d, p = ctx.saved_tensors
+        grad_d = grad_p = None
+        if ctx.needs_input_grad[0]:
+            grad_d = _SoftmaxDerivative.apply(g, p, ctx.scale)
+        if ctx.needs_input_grad[1]:
+            along_d, along_g = ((t * p).sum(-1, keepdim=True) for t in (d, g))
+            grad_p = ctx.scale * (g * (d - along_d) - d * along_g)
+        return grad_d, grad_p, None
+
+
+class _Softmax(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(v: Tensor, scale: float) -> Tensor:
+        return _softmax(v, scale)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.scale = inputs[1]
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        return _SoftmaxDerivative.apply(g, ctx.saved_tensors[0], ctx.scale), None
