@@ -26,12 +26,12 @@ EPSILON = 1e-6
 @pytest.mark.parametrize("skip", [0.0, 0.3])
 def test_is_the_solver_on_the_energy_of_the_image(solver, skip):
     layer = crf(solver=solver, num_steps=4, skip=skip)
-    I, z = image(2), logits(2)
+    photo, z = image(2), logits(2)
     x0 = torch.softmax(z.flatten(2).mT, -1)
-    P = fwcrf.pairwise.of_image(kernels(), I, L)
+    P = fwcrf.pairwise.of_image(kernels(), photo, L)
     x = fwcrf.minimize(fwcrf.Energy(P, -z.flatten(2).mT.contiguous()), solver, x0, num_steps=4).probabilities
     expected = torch.log((1 - EPSILON) * ((1 - skip) * x + skip * x0) + EPSILON / L)
-    torch.testing.assert_close(layer(I, z), expected.mT.unflatten(-1, GRID), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(layer(photo, z), expected.mT.unflatten(-1, GRID), rtol=1e-12, atol=1e-12)
 
 
 def test_probabilities_sum_to_one_and_are_bounded_from_below():
@@ -47,25 +47,27 @@ def test_default_kernels_are_those_of_the_paper():
 
 
 def test_batch_equals_loop():
-    layer, I, z = crf(), image(3), logits(3)
-    for one, i, l in zip(layer(I, z), I, z, strict=True):
-        torch.testing.assert_close(one, layer(i, l), rtol=1e-10, atol=1e-10)
+    layer, photo, z = crf(), image(3), logits(3)
+    for one, i, s in zip(layer(photo, z), photo, z, strict=True):
+        torch.testing.assert_close(one, layer(i, s), rtol=1e-10, atol=1e-10)
 
 
 def test_one_image_serves_a_batch_of_logits():
-    layer, I, z = crf(), image(), logits(3)
-    torch.testing.assert_close(layer(I, z), layer(I.expand(3, *I.shape), z), rtol=1e-10, atol=1e-10)
+    layer, photo, z = crf(), image(), logits(3)
+    torch.testing.assert_close(
+        layer(photo, z), layer(photo.expand(3, *photo.shape), z), rtol=1e-10, atol=1e-10
+    )
 
 
 @pytest.mark.parametrize("grid", [(17,), (3, 4, 5)], ids=str)
 def test_any_number_of_grid_axes(grid):
     layer = crf(spatial_dims=len(grid), num_steps=3)
     for batch in ((), (2,)):
-        I, z = image(*batch, grid=grid), logits(*batch, grid=grid)
-        assert layer(I, z).shape == z.shape
-        found = layer.solve(I, z)
+        photo, z = image(*batch, grid=grid), logits(*batch, grid=grid)
+        assert layer(photo, z).shape == z.shape
+        found = layer.solve(photo, z)
         assert found.labels.shape == (*batch, *grid)
-        flat = fwcrf.minimize(layer.energy(I, z), "l2fw", num_steps=3)
+        flat = fwcrf.minimize(layer.energy(photo, z), "l2fw", num_steps=3)
         assert torch.equal(found.labels.flatten(-len(grid)), flat.labels)
 
 
@@ -92,44 +94,44 @@ def test_self_edges():
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("image_dtype", [torch.uint8, torch.float16, torch.float32, torch.float64], ids=str)
 def test_dtype_comes_back(dtype, image_dtype):
-    I = (image(2) * 255).to(image_dtype)
+    photo = (image(2) * 255).to(image_dtype)
     layer = DenseCRF(L, kernels=[Spatial(1.2), Bilateral(3.0, 80.0)], learnable=("weights",))
     z = logits(2, dtype=dtype)
-    answer = layer(I, z)
+    answer = layer(photo, z)
     assert answer.dtype == dtype and answer.is_contiguous()
     inside = torch.float64 if dtype == torch.float64 else torch.float32
-    expected = layer(I.to(inside), z.to(inside)).to(dtype)
+    expected = layer(photo.to(inside), z.to(inside)).to(dtype)
     torch.testing.assert_close(answer, expected, rtol=1e-3, atol=1e-3)
-    assert layer.solve(I, z).probabilities.dtype == dtype
+    assert layer.solve(photo, z).probabilities.dtype == dtype
     answer.float().square().mean().backward()
     assert torch.isfinite(layer.weights.grad).all()
 
 
 def test_autocast_computes_in_float32_and_returns_what_came_in():
     layer = crf(dtype=torch.float32, learnable=("weights", "compatibility"), weights="full")
-    I, z = image(2, dtype=torch.float32), logits(2, dtype=torch.float32)
-    expected = layer(I, z)
+    photo, z = image(2, dtype=torch.float32), logits(2, dtype=torch.float32)
+    expected = layer(photo, z)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(layer(I, z), expected)
+        assert torch.equal(layer(photo, z), expected)
         half = torch.nn.functional.conv2d(z, torch.eye(L)[..., None, None])
         assert half.dtype == torch.bfloat16
-        assert layer(I, half).dtype == torch.bfloat16
-        loss = fwcrf.losses.energy(I, z.softmax(1), kernels())
+        assert layer(photo, half).dtype == torch.bfloat16
+        loss = fwcrf.losses.energy(photo, z.softmax(1), kernels())
     assert loss.dtype == torch.float32
 
 
 def test_layout_of_memory_does_not_matter():
-    layer, I, z = crf(), image(2), logits(2)
+    layer, photo, z = crf(), image(2), logits(2)
     strided = z.to(memory_format=torch.channels_last)
-    assert torch.equal(layer(I.to(memory_format=torch.channels_last), strided), layer(I, z))
+    assert torch.equal(layer(photo.to(memory_format=torch.channels_last), strided), layer(photo, z))
 
 
 def test_inputs_are_not_changed():
-    layer, I, z = crf(), image(2), logits(2)
-    before = I.clone(), z.clone()
-    layer(I, z)
-    layer.solve(I, z)
-    assert torch.equal(I, before[0]) and torch.equal(z, before[1])
+    layer, photo, z = crf(), image(2), logits(2)
+    before = photo.clone(), z.clone()
+    layer(photo, z)
+    layer.solve(photo, z)
+    assert torch.equal(photo, before[0]) and torch.equal(z, before[1])
 
 
 # --- one logit per pixel --------------------------------------------------------------------------
@@ -137,13 +139,13 @@ def test_inputs_are_not_changed():
 
 @pytest.mark.parametrize("solver", ["l2fw", "mf", "fw"])
 def test_a_single_logit_is_the_second_of_two_labels(solver):
-    I, z = image(2), 3 * logits(2, labels=1)
+    photo, z = image(2), 3 * logits(2, labels=1)
     one, two = crf(1, solver=solver, skip=0.25), crf(2, solver=solver, skip=0.25)
-    log_p = two(I, torch.cat([torch.zeros_like(z), z], 1))
-    answer = one(I, z)
+    log_p = two(photo, torch.cat([torch.zeros_like(z), z], 1))
+    answer = one(photo, z)
     assert answer.shape == z.shape
     torch.testing.assert_close(answer, log_p[:, 1:] - log_p[:, :1])
-    found = one.solve(I, z)
+    found = one.solve(photo, z)
     assert found.probabilities.shape == z.shape
     assert torch.equal(found.labels.unsqueeze(1), (found.probabilities > 0.5).long())
 
@@ -156,14 +158,14 @@ def test_a_single_logit_is_bounded():
 def test_a_single_logit_learns():
     """The loss must not be stuck at log 2."""
     layer = crf(1, dtype=torch.float32, learnable=("weights", "lambda"), skip=0.5)
-    I = image(2, dtype=torch.float32)
+    photo = image(2, dtype=torch.float32)
     z = torch.zeros(2, 1, *GRID, requires_grad=True)
-    target = (I[:, :1] > 0.5).float()
+    target = (photo[:, :1] > 0.5).float()
     optimizer = torch.optim.Adam([z, *layer.parameters()], lr=0.1)
     losses = []
     for _ in range(60):
         optimizer.zero_grad()
-        loss = torch.nn.functional.binary_cross_entropy_with_logits(layer(I, z), target)
+        loss = torch.nn.functional.binary_cross_entropy_with_logits(layer(photo, z), target)
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
@@ -175,9 +177,9 @@ def test_a_single_logit_learns():
 
 
 def test_solve_answers_in_the_layout_that_came_in():
-    layer, I, z = crf(), image(2), logits(2)
-    found = layer.solve(I, z, solver="mf", num_steps=7, trace=True)
-    flat = fwcrf.minimize(layer.energy(I, z), "mf", num_steps=7)
+    layer, photo, z = crf(), image(2), logits(2)
+    found = layer.solve(photo, z, solver="mf", num_steps=7, trace=True)
+    flat = fwcrf.minimize(layer.energy(photo, z), "mf", num_steps=7)
     assert isinstance(found, Solution)
     assert found.labels.shape == (2, *GRID)
     assert torch.equal(found.probabilities, flat.probabilities.mT.unflatten(-1, GRID))
@@ -188,12 +190,12 @@ def test_solve_answers_in_the_layout_that_came_in():
 
 
 def test_solve_passes_its_settings_on():
-    layer, I, z = crf(num_steps=3), image(), logits()
+    layer, photo, z = crf(num_steps=3), image(), logits()
     seen = []
-    layer.solve(I, z, callback=lambda k, x: seen.append(k))
+    layer.solve(photo, z, callback=lambda k, x: seen.append(k))
     assert seen == [0, 1, 2, 3]
-    assert layer.solve(I, z, num_steps=500, tol=1e-6).converged
-    assert layer.solve(I, z, rounding="bcd").energy <= layer.solve(I, z).energy + 1e-9
+    assert layer.solve(photo, z, num_steps=500, tol=1e-6).converged
+    assert layer.solve(photo, z, rounding="bcd").energy <= layer.solve(photo, z).energy + 1e-9
 
 
 def test_solve_uses_what_was_learned():
@@ -202,15 +204,15 @@ def test_solve_uses_what_was_learned():
         layer.log_lambda.fill_(math.log(3.0))
         layer.raw_steps.copy_(torch.tensor([0.5, 0.25]))
     own = solvers.get("l2fw", weight=3.0, step=[0.5, 0.25])
-    I, z = image(), logits()
-    found = layer.solve(I, z, num_steps=4).probabilities
-    torch.testing.assert_close(found, layer.solve(I, z, solver=own, num_steps=4).probabilities)
+    photo, z = image(), logits()
+    found = layer.solve(photo, z, num_steps=4).probabilities
+    torch.testing.assert_close(found, layer.solve(photo, z, solver=own, num_steps=4).probabilities)
 
 
 def test_labels_of_half_precision_are_not_rounded_first():
-    layer, I = crf(dtype=torch.float32), image(2, dtype=torch.float32)
+    layer, photo = crf(dtype=torch.float32), image(2, dtype=torch.float32)
     z = logits(2, dtype=torch.float16)
-    assert torch.equal(layer.solve(I, z).labels, layer.solve(I, z.float()).labels)
+    assert torch.equal(layer.solve(photo, z).labels, layer.solve(photo, z.float()).labels)
 
 
 # --- parameters -----------------------------------------------------------------------------------
@@ -250,19 +252,19 @@ def test_all_matrices_of_21_labels_are_1323_parameters():
 @pytest.mark.parametrize("kind", ["scalar", "label", "full"])
 def test_weights_start_at_those_of_the_kernels(kind):
     plain, layer = crf(), crf(learnable=("weights",), weights=kind)
-    I, z = image(2), logits(2)
-    torch.testing.assert_close(layer(I, z), plain(I, z), rtol=1e-6, atol=1e-6)
+    photo, z = image(2), logits(2)
+    torch.testing.assert_close(layer(photo, z), plain(photo, z), rtol=1e-6, atol=1e-6)
 
 
 def test_full_weights_multiply_the_compatibility():
     layer = crf(learnable=("weights", "compatibility"), weights="full", noise=0.5)
     W, M = layer.weights.detach(), layer.compatibility.detach()
-    x, I = normal(20, L), image()
+    x, photo = normal(20, L), image()
     expected = 0
     for kernel, w in zip(layer.kernels, W, strict=True):
         product = w @ (M + M.mT) / 2
-        expected = expected + kernel.operator(I).without_self_edges()(x) @ (product + product.mT) / 2
-    torch.testing.assert_close(layer.energy(I, logits()).pairwise(x), expected)
+        expected = expected + kernel.operator(photo).without_self_edges()(x) @ (product + product.mT) / 2
+    torch.testing.assert_close(layer.energy(photo, logits()).pairwise(x), expected)
 
 
 def test_noise_is_of_the_size_asked_for_and_seeded_by_torch():
@@ -278,10 +280,10 @@ def test_noise_is_of_the_size_asked_for_and_seeded_by_torch():
 
 
 def test_negative_identity_differs_from_potts_by_a_constant_per_pixel():
-    I, z = image(2), logits(2)
+    photo, z = image(2), logits(2)
     potts, other = crf(compatibility=2.0), crf(compatibility=2.0, init="negative-identity")
-    assert torch.equal(other.energy(I, z).pairwise.terms[0].compat.matrix(L), -1.6 * torch.eye(L))
-    torch.testing.assert_close(potts(I, z), other(I, z))
+    assert torch.equal(other.energy(photo, z).pairwise.terms[0].compat.matrix(L), -1.6 * torch.eye(L))
+    torch.testing.assert_close(potts(photo, z), other(photo, z))
 
 
 def test_learned_values_have_names():
@@ -335,11 +337,11 @@ def test_every_parameter_gets_a_gradient(solver):
     layer = crf(solver=solver, learnable=LEARNABLE, skip=0.4, num_steps=3)
     with torch.no_grad():
         layer.raw_steps.fill_(0.6)
-    I, z = image(2).requires_grad_(), (2 * logits(2)).requires_grad_()
-    (layer(I, z) * normal(2, L, *GRID, seed=9)).sum().backward()
+    photo, z = image(2).requires_grad_(), (2 * logits(2)).requires_grad_()
+    (layer(photo, z) * normal(2, L, *GRID, seed=9)).sum().backward()
     for name, p in layer.named_parameters():
         assert p.grad is not None and float(p.grad.abs().max()) > 1e-8, name
-    assert float(I.grad.abs().max()) > 1e-8 and float(z.grad.abs().max()) > 1e-8
+    assert float(photo.grad.abs().max()) > 1e-8 and float(z.grad.abs().max()) > 1e-8
 
 
 def test_vanilla_frank_wolfe_learns_nothing_and_says_so():
@@ -382,20 +384,20 @@ def copies(layer):
 def test_copies_answer_alike(way):
     layer = everything_learned()
     other = copies(layer)[way]
-    I, z = image(2), logits(2)
-    assert torch.equal(other(I, z), layer(I, z))
+    photo, z = image(2), logits(2)
+    assert torch.equal(other(photo, z), layer(photo, z))
     with torch.no_grad():
         other.weights.add_(1.0)
     assert not torch.equal(other.weights, layer.weights)
 
 
 def test_gradients_accumulate():
-    layer, I, z = everything_learned(), image(4), logits(4)
-    layer(I, z).sum().backward()
+    layer, photo, z = everything_learned(), image(4), logits(4)
+    layer(photo, z).sum().backward()
     whole = [p.grad.clone() for p in layer.parameters()]
     layer.zero_grad()
-    for i, l in zip(I.split(2), z.split(2), strict=True):
-        layer(i, l).sum().backward()
+    for i, s in zip(photo.split(2), z.split(2), strict=True):
+        layer(i, s).sum().backward()
     for a, p in zip(whole, layer.parameters(), strict=True):
         torch.testing.assert_close(p.grad, a, rtol=1e-8, atol=1e-10)
 
@@ -417,7 +419,7 @@ REFUSED = {
     "unknown weights": (
         lambda: DenseCRF(3, learnable=("weights",), weights="many"), ValueError, "weights='many'.*scalar"
     ),
-    "weights that are not learned": (lambda: DenseCRF(3, weights="full"), ValueError, "'weights' in learnable"),
+    "weights not learned": (lambda: DenseCRF(3, weights="full"), ValueError, "'weights' in learnable"),
     "unknown gradient": (lambda: DenseCRF(3, gradient="magic"), ValueError, "'magic'.*checkpoint"),
     "skip beyond 1": (lambda: DenseCRF(3, skip=1.5), ValueError, "skip=1.5"),
     "negative noise": (lambda: DenseCRF(3, noise=-1.0), ValueError, "noise=-1.0"),
@@ -426,7 +428,7 @@ REFUSED = {
         lambda: DenseCRF(3, solver="pgd", learnable=("lambda",)), ValueError, "'lambda'.*which has none"
     ),
     "steps of a line search": (
-        lambda: DenseCRF(3, solver="convex-fw", learnable=("steps",)), ValueError, "'steps'.*depends on k alone"
+        lambda: DenseCRF(3, solver="convex-fw", learnable=("steps",)), ValueError, "'steps'.*on k alone"
     ),
     "bandwidths of features": (
         lambda: DenseCRF(3, [Gaussian()], learnable=("bandwidths",)), ValueError, "no kernel has any"

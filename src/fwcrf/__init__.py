@@ -14,7 +14,18 @@
 # torch before the native module, so that both share one OpenMP runtime.
 import torch as _torch  # noqa: F401
 
-from fwcrf import gradients, kernels, losses, pairwise, regularizers, rounding, solvers, spectrum, stepsizes, theory
+from fwcrf import (
+    gradients,
+    kernels,
+    losses,
+    pairwise,
+    regularizers,
+    rounding,
+    solvers,
+    spectrum,
+    stepsizes,
+    theory,
+)
 from fwcrf.energy import Energy
 from fwcrf.layer import DenseCRF
 from fwcrf.solvers import Solution, minimize

@@ -145,7 +145,7 @@ class Implicit:
         if error > self.tol:
             warn_caller(
                 f"the linear system of the implicit gradient has a residual of {error:.2g} after "
-                f"{self.max_steps} iterations, relative to the gradient; expected at most tol={self.tol:.2g}. "
+                f"{self.max_steps} iterations, relative to the gradient; expected tol={self.tol:.2g}. "
                 "The fixed point is close to unstable: a larger weight (lambda) moves it away from that."
             )
         return w
@@ -175,9 +175,7 @@ def _steps(f: Energy, solver: Solver, state: Any, start: int, stop: int) -> Any:
 
 def _halves(f: Energy, solver: Solver, state: Any, start: int, stop: int) -> Any:
     """The steps from start to stop, of which only the first state is kept."""
-    return checkpoint(
-        _split, f, solver, state, start, stop, use_reentrant=False, preserve_rng_state=False
-    )
+    return checkpoint(_split, f, solver, state, start, stop, use_reentrant=False, preserve_rng_state=False)
 
 
 def _split(f: Energy, solver: Solver, state: Any, start: int, stop: int) -> Any:

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from fwcrf import gradients, pairwise, solvers, stepsizes
-from fwcrf.compatibility import Compatibility, Diagonal, Full, compatibility as read_compatibility
+from fwcrf.compatibility import Compatibility, Diagonal, Full
+from fwcrf.compatibility import compatibility as read_compatibility
 from fwcrf.energy import Energy, unary_from_logits
 from fwcrf.gradients import Gradient
 from fwcrf.kernels import Bilateral, Spatial
@@ -229,7 +230,7 @@ class DenseCRF(nn.Module):
         compat: Compatibility | list[Compatibility] = self._compatibility
         if "compatibility" in self.learnable:
             compat = Full(_symmetric(self.compatibility))
-        weights: list[Weight] | None = None
+        weights: Sequence[Weight] | None = None
         if "weights" in self.learnable:
             weights = list(self.weights)
             if self.weights.dim() == 3:
@@ -240,9 +241,9 @@ class DenseCRF(nn.Module):
             compat=compat, weights=weights, self_edges=self.self_edges, spatial_dims=self.spatial_dims,
         )  # fmt: skip
 
-    def _kernels(self) -> list[Kernel]:
+    def _kernels(self) -> Sequence[Kernel]:
         if "bandwidths" not in self.learnable:
-            return list(self.kernels)
+            return self.kernels
         fields: list[dict[str, Tensor]] = [{} for _ in self.kernels]
         for name, value in self.bandwidths.items():
             number, one = name.split(".")
@@ -268,7 +269,9 @@ class DenseCRF(nn.Module):
                 raise ValueError(
                     f"a kernel has {len(w)} weights, one per label; learn them as such: weights='label'."
                 )
-            each.append(w if kind == "scalar" else w.expand(L) if kind == "label" else torch.diag(w.expand(L)))
+            if kind != "scalar":
+                w = w.expand(L)
+            each.append(torch.diag(w) if kind == "full" else w)
         return torch.stack(each).clone()
 
     def _initial_lambda(self) -> Tensor:
@@ -312,9 +315,9 @@ class DenseCRF(nn.Module):
         vertices = isinstance(s, FrankWolfe) and isinstance(s.regularizer, Simplex) and s.split is regularized
         if learned and vertices:
             warnings.warn(
-                f"learnable={learned} with vanilla Frank-Wolfe ('fw'): its steps go to vertices, which do not "
-                "move with the parameters or the logits, so that their gradient is zero almost everywhere and "
-                "nothing is learned. Use a regularized solver: 'l2fw' or 'efw'.",
+                f"learnable={learned} with vanilla Frank-Wolfe ('fw'): its steps go to vertices, which do "
+                "not move with the parameters or the logits, so that their gradient is zero almost "
+                "everywhere and nothing is learned. Use a regularized solver: 'l2fw' or 'efw'.",
                 stacklevel=3,
             )
 
@@ -368,8 +371,8 @@ def _initial(value: float | Sequence[float] | Tensor | Compatibility, init: Init
         return read_compatibility(value, L)
     if not isinstance(value, int | float):
         raise ValueError(
-            f"init='negative-identity' with compatibility of type {type(value).__name__}; expected a number w, "
-            "for -w I. init='potts' takes any compatibility as it is."
+            f"init='negative-identity' with compatibility of type {type(value).__name__}; expected a number "
+            "w, for -w I. init='potts' takes any compatibility as it is."
         )
     return Diagonal(torch.full((L,), -float(value)))
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from fwcrf import pairwise
@@ -28,10 +27,11 @@ def energy(
 ) -> Tensor:
     """(<x, P x> / 2 + <u, x>) / n of each image, averaged over the batch.
 
-    ``probabilities`` x are ``(batch, L, *grid)`` or ``(L, *grid)``: of a network, softmax(scores, 1). How much
-    neighbours disagree, per pixel: with Potts and the symmetric normalization a number from 0 to half the sum
-    of the kernels' weights. ``logits`` (u = -logits) add the unary part, by default absent: in weakly
-    supervised training a cross-entropy over the labelled pixels takes its place.
+    ``probabilities`` x are ``(batch, L, *grid)`` or ``(L, *grid)``: of a network, softmax(scores, 1). The
+    value says how much neighbours disagree, per pixel: with Potts and the symmetric normalization it lies
+    between 0 and half the sum of the kernels' weights, but for rounding. ``logits`` (u = -logits) add the
+    unary part, by default absent: in weakly supervised training a cross-entropy over the labelled pixels
+    takes its place.
 
     The gradient is (P x + u) / n, exactly, for x, and for the image where that needs one. Without ``kernels``
     the bilateral one of 80 pixels and 13 grey levels; with ``reduction="none"`` one number per image.

@@ -29,7 +29,8 @@ Weight = float | Sequence[float] | Tensor
 class Kernel(Protocol):
     """What a model needs of a kernel: its weight, and an operator for an image."""
 
-    weight: Weight
+    @property
+    def weight(self) -> Weight: ...
 
     def operator(self, image: Tensor | np.ndarray, /) -> Operator: ...
 
