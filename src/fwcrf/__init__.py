@@ -14,14 +14,29 @@
 # torch before the native module, so that both share one OpenMP runtime.
 import torch as _torch  # noqa: F401
 
-from fwcrf import kernels, pairwise, regularizers, rounding, solvers, spectrum, stepsizes, theory
+from fwcrf import (
+    gradients,
+    kernels,
+    losses,
+    pairwise,
+    regularizers,
+    rounding,
+    solvers,
+    spectrum,
+    stepsizes,
+    theory,
+)
 from fwcrf.energy import Energy
+from fwcrf.layer import DenseCRF
 from fwcrf.solvers import Solution, minimize
 
 __all__ = [
+    "DenseCRF",
     "Energy",
     "Solution",
+    "gradients",
     "kernels",
+    "losses",
     "minimize",
     "pairwise",
     "regularizers",

@@ -13,6 +13,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from fwcrf.kernels.operator import has_values
+
 
 class Compatibility(Protocol):
     """M, symmetric, over L labels."""
@@ -105,7 +107,7 @@ def compatibility(value: float | Sequence[float] | Tensor | Compatibility, num_l
             f"compatibility has shape {tuple(m.shape)}; expected a number (Potts), {num_labels} numbers "
             f"(diagonal) or a {num_labels} x {num_labels} matrix for {num_labels} labels."
         )
-    if not torch.isfinite(m).all():
+    if has_values(m) and not torch.isfinite(m).all():
         raise ValueError("compatibility has NaN or infinite entries; expected finite numbers.")
     if m.dim() == 0:
         return Potts(m)

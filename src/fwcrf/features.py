@@ -78,22 +78,40 @@ def bandwidths(
     return values
 
 
-def positions(shape: Sequence[int], like: Tensor, xy: float | Sequence[float] = 1.0) -> Tensor:
+def reciprocals(value: float | Sequence[float] | Tensor | np.ndarray, name: str, like: Tensor) -> Tensor:
+    """1 over one standard deviation per axis of ``like``, (axes,); attached to the graph of a tensor."""
+    count = like.shape[-1]
+    if not isinstance(value, Tensor):
+        return like.new_tensor(bandwidths(value, count, name)).reciprocal()
+    if not torch.compiler.is_compiling():
+        bandwidths(value, count, name)
+    return value.to(like).expand(count).reciprocal()
+
+
+def positions(shape: Sequence[int], like: Tensor, xy: float | Sequence[float] | Tensor = 1.0) -> Tensor:
     """Pixel coordinates of a grid over ``xy``, in row-major order: ``(n, axes)``."""
     columns = []
-    for axis, (size, s) in enumerate(zip(shape, bandwidths(xy, len(shape), "xy"), strict=True)):
-        line = torch.arange(size, dtype=like.dtype, device=like.device) * (1 / like.new_tensor(s))
+    inverse = reciprocals(xy, "xy", like.new_empty(len(shape)))
+    for axis, (size, factor) in enumerate(zip(shape, inverse, strict=True)):
+        line = torch.arange(size, dtype=like.dtype, device=like.device) * factor
         columns.append(line.view([-1 if a == axis else 1 for a in range(len(shape))]).expand(tuple(shape)))
     return torch.stack(columns, -1).flatten(0, -2)
 
 
 def bilateral(
-    values: Tensor, shape: Sequence[int], xy: float | Sequence[float], color: float | Sequence[float]
+    values: Tensor,
+    shape: Sequence[int],
+    xy: float | Sequence[float] | Tensor,
+    color: float | Sequence[float] | Tensor,
 ) -> Tensor:
-    """Position over ``xy`` beside colour over ``color``: ``(*batch, n, axes + channels)``."""
-    scales = (*bandwidths(xy, len(shape), "xy"), *bandwidths(color, values.shape[-1], "color"))
-    if values.is_cpu and not values.requires_grad and not torch.compiler.is_compiling():
-        flat = values.reshape(-1, *values.shape[-2:]).contiguous()
+    """Position over ``xy`` beside colour over ``color``: ``(*batch, n, axes + channels)``.
+
+    Differentiable in the values, and in bandwidths that are tensors.
+    """
+    learned = any(isinstance(t, Tensor) and t.requires_grad for t in (values, xy, color))
+    if values.is_cpu and not (learned and torch.is_grad_enabled()) and not torch.compiler.is_compiling():
+        scales = (*bandwidths(xy, len(shape), "xy"), *bandwidths(color, values.shape[-1], "color"))
+        flat = values.detach().reshape(-1, *values.shape[-2:]).contiguous()
         out = empty((*values.shape[:-1], len(scales)), values.dtype)
         _core.bilateral_features(
             flat,
@@ -103,6 +121,6 @@ def bilateral(
             threads_for(out.numel()),
         )
         return out
-    place = positions(shape, values, scales[: len(shape)])
-    tone = values * values.new_tensor(scales[len(shape) :]).reciprocal()
+    place = positions(shape, values, xy)
+    tone = values * reciprocals(color, "color", values)
     return torch.cat([place.expand(*values.shape[:-1], -1), tone], -1)

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from fwcrf.compatibility import Compatibility, compatibility
-from fwcrf.kernels.gaussians import Kernel, Weight
-from fwcrf.kernels.operator import Operator
+from fwcrf.features import pixels
+from fwcrf.kernels.gaussians import Gaussian, Kernel, Weight
+from fwcrf.kernels.operator import Operator, has_values
 
 
 def inner(a: Tensor, b: Tensor) -> Tensor:
@@ -265,17 +266,28 @@ def of_image(
     image: Tensor | np.ndarray,
     num_labels: int,
     *,
-    compat: float | Sequence[float] | Tensor | Compatibility = 1.0,
+    compat: float | Sequence[float] | Tensor | Compatibility | Sequence[Compatibility] = 1.0,
+    weights: Sequence[Weight] | None = None,
     self_edges: bool = False,
+    spatial_dims: int = 2,
 ) -> Pairwise:
-    """P of an image for kernels as the user names them, with their weights."""
+    """P of an image for kernels as the user names them, with their weights unless others are given.
+
+    The image is laid out as in ``features.pixels``; a ``Gaussian`` takes its channels as features.
+    """
     return dense(
-        [kernel.operator(image) for kernel in kernels],
+        [_operator(kernel, image, spatial_dims) for kernel in kernels],
         num_labels,
-        weights=[kernel.weight for kernel in kernels],
+        weights=[kernel.weight for kernel in kernels] if weights is None else weights,
         compat=compat,
         self_edges=self_edges,
     )
+
+
+def _operator(kernel: Kernel, image: Tensor | np.ndarray, spatial_dims: int) -> Operator:
+    if isinstance(kernel, Gaussian):
+        return kernel.operator(pixels(image, spatial_dims=spatial_dims)[0])
+    return kernel.operator(image) if spatial_dims == 2 else kernel.operator(image, spatial_dims=spatial_dims)  # type: ignore[call-arg]
 
 
 def _weight(value: Weight, num_labels: int) -> Tensor:
@@ -286,6 +298,6 @@ def _weight(value: Weight, num_labels: int) -> Tensor:
             f"a kernel's weight has shape {tuple(w.shape)}; expected a number or one per label "
             f"({num_labels})."
         )
-    if not torch.isfinite(w).all():
+    if has_values(w) and not torch.isfinite(w).all():
         raise ValueError(f"weight={value!r}; expected finite numbers.")
     return w

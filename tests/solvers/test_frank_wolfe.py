@@ -5,7 +5,8 @@ from torch.testing import assert_close
 import fwcrf
 from fwcrf.kernels import Exact
 from fwcrf.pairwise import dense
-from fwcrf.regularizers import Entropy, Simplex, SquaredL2, project_onto_simplex
+from fwcrf.regularizers import Entropy, Simplex, SquaredL2
+from fwcrf.simplex import project_onto_simplex
 
 N, L = 6, 3
 DTYPE = torch.float64

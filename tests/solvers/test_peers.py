@@ -8,7 +8,7 @@ from problems import PROBLEMS, kernel_energy, matrix_energy, start
 from torch.testing import assert_close
 
 import fwcrf
-from fwcrf.regularizers import project_onto_simplex
+from fwcrf.simplex import project_onto_simplex
 from fwcrf.stepsizes import Harmonic, LineSearch
 
 STEPS = 6

@@ -29,7 +29,8 @@ Weight = float | Sequence[float] | Tensor
 class Kernel(Protocol):
     """What a model needs of a kernel: its weight, and an operator for an image."""
 
-    weight: Weight
+    @property
+    def weight(self) -> Weight: ...
 
     def operator(self, image: Tensor | np.ndarray, /) -> Operator: ...
 
@@ -47,8 +48,8 @@ class Bilateral:
     torch.Size([72])
     """
 
-    xy: float | Sequence[float] = 80.0
-    color: float | Sequence[float] = 13.0
+    xy: float | Sequence[float] | Tensor = 80.0
+    color: float | Sequence[float] | Tensor = 13.0
     weight: Weight = 1.0
     method: Literal["lattice", "exact"] = "lattice"
     normalization: Normalization = "symmetric"
@@ -66,7 +67,7 @@ class Bilateral:
 class Spatial:
     """Gaussian over pixel position; ``xy`` in pixels, one number or one per grid axis."""
 
-    xy: float | Sequence[float] = 3.0
+    xy: float | Sequence[float] | Tensor = 3.0
     weight: Weight = 1.0
     method: Literal["separable", "lattice", "exact"] = "separable"
     normalization: Normalization = "symmetric"
@@ -117,7 +118,7 @@ def gaussian(features: Tensor, method: str, normalization: Normalization) -> Ope
         operator = Lattice.build(features)
         if normalization == "none":
             # The other modes divide by the row sums, and by this factor with them.
-            operator = operator.scaled(row_factor(features.detach(), operator))
+            operator = operator.scaled(row_factor(features, operator))
         operator = operator.with_unit_diagonal()
     else:
         raise ValueError(f"method={method!r} is not known here; expected 'lattice' or 'exact'.")

@@ -82,7 +82,7 @@ class Lattice(Operator):
         lattice = Lattice.uncalibrated(features, blur=blur, engine=engine, identity=shape.identity)
         if shape.place:
             lattice = lattice._absorb((0.5 * shape.place * lattice.splat.square().sum(-1)).exp())
-        factor = calibration.scale(features.detach(), lattice, shape.constant)
+        factor = calibration.scale(features, lattice, shape.constant)
         return lattice._absorb(factor.sqrt().expand(features.shape[:-1]))
 
     @staticmethod
@@ -203,15 +203,15 @@ class Lattice(Operator):
     def restricted(self, points: Tensor) -> Lattice:
         """The block of K over some of the points, given by their numbers."""
         pick = lambda t: t[..., points, :]  # noqa: E731
-        splat = pick(self.splat.detach())
+        splat = pick(self.splat)
         return replace(
             self,
             index=pick(self.index),
             splat=splat,
-            slice=splat if self.slice is self.splat else pick(self.slice.detach()),
+            slice=splat if self.slice is self.splat else pick(self.slice),
             order=pick(self.order),
-            shift=None if self.shift is None else self.shift.detach()[..., points],
-            _diagonal=[own.detach()[..., points] for own in self._diagonal],
+            shift=None if self.shift is None else self.shift[..., points],
+            _diagonal=[own[..., points] for own in self._diagonal],
         )
 
     def _takes(self, vector: Tensor) -> bool:

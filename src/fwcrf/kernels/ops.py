@@ -121,7 +121,7 @@ def exact_filter(x: Tensor, features: Tensor) -> Tensor:
 
 def exact_sums(rows: Tensor, columns: Tensor) -> Tensor:
     """sum_j exp(-|rows_i - columns_j|^2 / 2), (*batch, rows, 1)."""
-    return _exact(columns.new_ones(*columns.shape[:-1], 1), rows, columns, False)
+    return _Exact.apply(columns.new_ones(*columns.shape[:-1], 1), rows, columns, False)
 
 
 # --- lattice -----------------------------------------------------------------------------------
@@ -272,5 +272,9 @@ def separable_filter(x: Tensor, shape: Sequence[int], taps: Sequence[Tensor]) ->
         outer = x.shape[0] * math.prod(shape[:axis])
         inner = math.prod(shape[axis + 1 :]) * x.shape[-1]
         arguments = (y.reshape(outer, shape[axis], inner), half, axis == 0)
-        y = _Axis.apply(*arguments) if differentiated(x) else _axis(*arguments)
+        if half.requires_grad and torch.is_grad_enabled():
+            # Autograd sees through this one: gradients reach the taps, and so the bandwidths.
+            y = separable_torch.filter(arguments[0], half)
+        else:
+            y = _Axis.apply(*arguments) if differentiated(x) else _axis(*arguments)
     return y.reshape(x.shape)

@@ -26,13 +26,19 @@ class Separable(Operator):
     taps: tuple[Tensor, ...]  # per axis, from the centre outwards
 
     @staticmethod
-    def build(shape: Sequence[int], xy: float | Sequence[float], like: Tensor) -> Separable:
-        """For a grid of ``shape`` with standard deviations ``xy``, in the dtype and device of ``like``."""
+    def build(shape: Sequence[int], xy: float | Sequence[float] | Tensor, like: Tensor) -> Separable:
+        """For a grid of ``shape`` with standard deviations ``xy``, in the dtype and device of ``like``.
+
+        Differentiable in ``xy`` if that is a tensor.
+        """
         reach = math.sqrt(-2 * math.log(torch.finfo(like.dtype).eps / 2))
         taps = []
-        for size, s in zip(shape, bandwidths(xy, len(shape), "xy"), strict=True):
-            radius = min(size - 1, math.ceil(reach * s))
-            offsets = torch.arange(radius + 1, dtype=torch.float64) / s
+        scales = bandwidths(xy, len(shape), "xy")
+        learned = xy.double().expand(len(shape)) if isinstance(xy, Tensor) else scales
+        for size, known, s in zip(shape, scales, learned, strict=True):
+            radius = min(size - 1, math.ceil(reach * known))
+            device = s.device if isinstance(s, Tensor) else None
+            offsets = torch.arange(radius + 1, dtype=torch.float64, device=device) / s
             taps.append((-0.5 * offsets.square()).exp().to(like))
         return Separable(tuple(shape), tuple(taps))
 
@@ -61,13 +67,11 @@ class Separable(Operator):
         return self.example.new_ones(self.n)
 
     def row_sums(self) -> Tensor:
-        one = torch.ones(1, dtype=torch.float64, device=self.example.device)
-        sums = one
+        sums = torch.ones(1, dtype=torch.float64, device=self.example.device)
         for size, taps in zip(self.shape, self.taps, strict=True):
-            line = torch.zeros(size, dtype=torch.float64, device=one.device)
-            for t, tap in enumerate(taps.double()):
-                line[t:] += tap
-                if t:
-                    line[: size - t] += tap
+            # The taps on one side of a pixel are those up to the border.
+            side = taps.double().cumsum(0)
+            reach = torch.arange(size, device=taps.device).clamp(max=len(taps) - 1)
+            line = side[reach] + side[reach.flip(0)] - side[0]
             sums = (sums[:, None] * line).flatten()
         return sums.to(self.example.dtype)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from fwcrf.energy import Objective, descend
-from fwcrf.regularizers import project_onto_simplex
+from fwcrf.simplex import project_onto_simplex
 from fwcrf.stepsizes import Constant, Schedule
 
 

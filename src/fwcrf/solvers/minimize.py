@@ -11,6 +11,7 @@ from torch import Tensor
 from fwcrf import rounding as roundings
 from fwcrf.energy import Energy
 from fwcrf.kernels.operator import has_values
+from fwcrf.simplex import softmax
 from fwcrf.solvers.solution import Solution
 from fwcrf.solvers.solver import Solver
 from fwcrf.solvers.trace import Tracer, look, value
@@ -50,7 +51,7 @@ def minimize(
     if tol is not None and not tol >= 0:
         raise ValueError(f"tol={tol!r}; expected 0 or more, or None to take all the steps.")
     round_ = roundings.get(rounding)
-    x0 = torch.softmax(-f.unary, -1) if x0 is None else _feasible(x0, f)
+    x0 = softmax(f.unary, -1.0) if x0 is None else _feasible(x0, f)
 
     tracer = Tracer(f, round_) if trace else None
     seen, run = (f, _call) if tracer is None else (tracer.counted, tracer.run)

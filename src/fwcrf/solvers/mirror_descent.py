@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from fwcrf.energy import Objective, descend
-from fwcrf.regularizers import Simplex, project_onto_simplex
+from fwcrf.regularizers import Simplex
+from fwcrf.simplex import project_onto_simplex
 from fwcrf.solvers.solver import Iterate, advance
 from fwcrf.stepsizes import Constant, Schedule, Step, Stepsize
 

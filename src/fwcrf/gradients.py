@@ -1,0 +1,231 @@
+"""Three ways to differentiate a run of a solver.
+
+==========  ==============================  =============================  ======================
+way         gradient of                     memory                         time of backward
+==========  ==============================  =============================  ======================
+Unrolled    the K steps                     K steps                        about that of forward
+Checkpoint  the K steps                     one step and log2 K iterates   up to log2 K more
+Implicit    the fixed point                 one step, a few iterates       a linear system
+==========  ==============================  =============================  ======================
+
+Each is called with an energy, a solver, a start and a number of steps, and answers with x, attached to the
+graph of everything that the energy and the solver depend on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from fwcrf.energy import Energy
+from fwcrf.kernels.operator import warn_caller
+from fwcrf.pairwise import inner
+from fwcrf.regularizers import Simplex
+from fwcrf.solvers import FrankWolfe, Solver
+from fwcrf.solvers.trace import look
+
+
+class Gradient(Protocol):
+    """A way to run a solver, and to go back through the run."""
+
+    def check(self, solver: Solver) -> None:
+        """Refuse solvers that cannot be differentiated this way."""
+        ...
+
+    def __call__(self, f: Energy, solver: Solver, x0: Tensor, num_steps: int) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Unrolled:
+    """Autograd keeps what each step needs."""
+
+    def check(self, solver: Solver) -> None:
+        pass
+
+    def __call__(self, f: Energy, solver: Solver, x0: Tensor, num_steps: int) -> Tensor:
+        return _steps(f, solver, solver.init(f, x0), 0, num_steps).x
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Steps are taken again in the backward pass, by halves: the same gradients, from less memory.
+
+    Half of the run is kept as its first iterate, the other half is split again, and so on: log2 K iterates
+    at any time, and each step is taken at most 1 + log2 K times.
+    """
+
+    def check(self, solver: Solver) -> None:
+        pass
+
+    def __call__(self, f: Energy, solver: Solver, x0: Tensor, num_steps: int) -> Tensor:
+        state = solver.init(f, x0)
+        run = _halves if torch.is_grad_enabled() else _steps
+        return run(f, solver, state, 0, num_steps).x
+
+
+@dataclass(frozen=True)
+class Implicit:
+    """The derivative of the point x = T(x) that the steps lead to, however many they are.
+
+    T(x) = argmin_p <grad f(x), p> + g(p) is a full step, and its fixed points are the stationary points of
+    f + g. Steps are taken until |T(x) - x| <= ``tol`` in every entry, at most ``max_steps``; then, with J the
+    Jacobian of T and v the gradient with respect to x, the backward pass solves (I - J') w = v by BiCGSTAB,
+    one system per image, to a residual of ``tol`` relative to v. A run or a system that does not get there
+    in ``max_steps`` gives a warning: the gradient is then only as good as the point.
+    """
+
+    tol: float = 1e-5
+    max_steps: int = 500
+
+    def __post_init__(self) -> None:
+        if not self.tol > 0:
+            raise ValueError(f"tol={self.tol!r}; expected a positive number.")
+        if not self.max_steps >= 1:
+            raise ValueError(f"max_steps={self.max_steps!r}; expected at least 1.")
+
+    def check(self, solver: Solver) -> None:
+        if not isinstance(solver, FrankWolfe) or isinstance(solver.regularizer, Simplex):
+            raise ValueError(
+                f"implicit gradients were asked for with {solver!r}; expected a regularized Frank-Wolfe "
+                "solver ('l2fw', 'efw', 'mf'): the others have vertices as fixed points, which do not move, "
+                "or take steps that depend on more than x."
+            )
+
+    def __call__(self, f: Energy, solver: Solver, x0: Tensor, num_steps: int) -> Tensor:
+        self.check(solver)
+        state = solver.init(f, x0.detach())
+        with torch.no_grad():
+            state, residual = self._settle(f, solver, state)
+        if residual > self.tol:
+            warn_caller(
+                f"no fixed point was reached in {self.max_steps} steps: |T(x) - x| is {residual:.2g}, "
+                f"expected at most tol={self.tol:.2g}. The gradient is inexact. Smaller steps help where the "
+                "iterates go back and forth (step=fwcrf.stepsizes.LineSearch(), or step=0.5), and so does a "
+                "larger weight (lambda)."
+            )
+        x = state.x.detach()
+
+        def full_step(x: Tensor) -> Tensor:
+            return state.g.argmin(state.f.grad(x))
+
+        y = full_step(x)
+        if y.requires_grad:
+            y.register_hook(lambda v: self._through_the_fixed_point(full_step, x, v))
+        return y
+
+    def _settle(self, f: Energy, solver: Solver, state: Any) -> tuple[Any, float]:
+        for k in range(self.max_steps):
+            step = look(f, state)
+            residual = float(step.direction.abs().amax())
+            if residual <= self.tol:
+                return state, residual
+            state = solver.step(f, state._replace(grad=step.grad), k)
+        return state, float(look(f, state).direction.abs().amax())
+
+    def _through_the_fixed_point(self, T: Callable[[Tensor], Tensor], x: Tensor, v: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "implicit gradients were asked for with create_graph=True; expected first derivatives only. "
+                "gradient='unrolled' has derivatives of any order."
+            )
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            y = T(x)
+
+        def residual_of(w: Tensor) -> Tensor:
+            (pulled,) = torch.autograd.grad(y, x, w, retain_graph=True)
+            return w - pulled
+
+        w, error = bicgstab(residual_of, v, tol=self.tol, max_iterations=self.max_steps)
+        if error > self.tol:
+            warn_caller(
+                f"the linear system of the implicit gradient has a residual of {error:.2g} after "
+                f"{self.max_steps} iterations, relative to the gradient; expected tol={self.tol:.2g}. "
+                "The fixed point is close to unstable: a larger weight (lambda) moves it away from that."
+            )
+        return w
+
+
+def get(gradient: str | Gradient) -> Gradient:
+    """``"unrolled"``, ``"checkpoint"``, ``"implicit"``, or one of their classes with its settings."""
+    if not isinstance(gradient, str):
+        return gradient
+    if gradient not in _NAMED:
+        raise ValueError(f"gradient={gradient!r} is not known; expected one of {', '.join(_NAMED)}.")
+    return _NAMED[gradient]
+
+
+_NAMED: dict[str, Gradient] = {
+    "unrolled": Unrolled(),
+    "checkpoint": Checkpoint(),
+    "implicit": Implicit(),
+}
+
+
+def _steps(f: Energy, solver: Solver, state: Any, start: int, stop: int) -> Any:
+    for k in range(start, stop):
+        state = solver.step(f, state, k)
+    return state
+
+
+def _halves(f: Energy, solver: Solver, state: Any, start: int, stop: int) -> Any:
+    """The steps from start to stop, of which only the first state is kept."""
+    return checkpoint(_split, f, solver, state, start, stop, use_reentrant=False, preserve_rng_state=False)
+
+
+def _split(f: Energy, solver: Solver, state: Any, start: int, stop: int) -> Any:
+    if stop - start <= 1:
+        return _steps(f, solver, state, start, stop)
+    middle = (start + stop) // 2
+    return _halves(f, solver, _halves(f, solver, state, start, middle), middle, stop)
+
+
+def bicgstab(
+    A: Callable[[Tensor], Tensor], b: Tensor, *, tol: float, max_iterations: int
+) -> tuple[Tensor, float]:
+    """w with A w = b, one system per image of ``(*batch, n, L)``, and the largest |A w - b| / |b|.
+
+    Each image goes on until its own residual is at most ``tol``, and is left alone afterwards; where the
+    recurrence breaks down it starts again from the point it has reached.
+    """
+    tiny = torch.finfo(torch.float64).tiny
+    norm = inner(b, b).sqrt()
+    w, r = torch.zeros_like(b), b
+    shadow = direction = r
+    rho = inner(shadow, r)
+    error = torch.where(norm > 0, 1.0, 0.0)
+    for _ in range(max_iterations):
+        open_ = error > tol
+        if not bool(open_.any()):
+            break
+        moved = A(direction)
+        alpha = _ratio(rho, inner(shadow, moved)) * open_
+        s = r - _each(alpha, b) * moved
+        turned = A(s)
+        omega = _ratio(inner(turned, s), inner(turned, turned)) * open_
+        w = w + _each(alpha, b) * direction + _each(omega, b) * s
+        r = s - _each(omega, b) * turned
+        rho_next = inner(shadow, r)
+        beta = _ratio(rho_next, rho) * _ratio(alpha, omega)
+        error = torch.where(open_, inner(r, r).sqrt() / norm.clamp(min=tiny), error)
+        broken = (rho_next.abs() <= 1e-12 * inner(r, r)) | (omega == 0)
+        shadow = torch.where(_each(broken, b).bool(), r, shadow)
+        direction = r + _each(torch.where(broken, 0.0, beta), b) * (direction - _each(omega, b) * moved)
+        rho = torch.where(broken, inner(r, r), rho_next)
+    # The recurrence drifts from the true residual by rounding; what is reported is the true one.
+    left = A(w) - b
+    return w, float((inner(left, left).sqrt() / norm.clamp(min=tiny)).max())
+
+
+def _ratio(a: Tensor, b: Tensor) -> Tensor:
+    return torch.where(b == 0, 0.0, a / torch.where(b == 0, 1.0, b))
+
+
+def _each(values: Tensor, like: Tensor) -> Tensor:
+    """One number per image, to multiply ``(*batch, n, L)``."""
+    return values.to(like)[..., None, None]

@@ -1,0 +1,404 @@
+"""The CRF as a layer: an image and a network's logits in, log-probabilities out, everything learnable."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from fwcrf import gradients, pairwise, solvers, stepsizes
+from fwcrf.compatibility import Compatibility, Diagonal, Full
+from fwcrf.compatibility import compatibility as read_compatibility
+from fwcrf.energy import Energy, unary_from_logits
+from fwcrf.gradients import Gradient
+from fwcrf.kernels import Bilateral, Spatial
+from fwcrf.kernels.gaussians import Kernel, Weight
+from fwcrf.layout import as_precise, check_same_grid, full_precision, labels_first, labels_last
+from fwcrf.regularizers import Simplex
+from fwcrf.rounding import Rounding
+from fwcrf.simplex import softmax
+from fwcrf.solvers import FrankWolfe, Solution, Solver
+from fwcrf.solvers.frank_wolfe import regularized
+
+LEARNABLE = ("weights", "compatibility", "lambda", "steps", "skip", "bandwidths")
+Weights = Literal["scalar", "label", "full"]
+Init = Literal["potts", "negative-identity"]
+
+# How far a learned lambda or bandwidth may move from where it started, as a factor.
+_RANGE = 100.0
+
+
+def fold(raw: Tensor, low: float | Tensor = 0.0, high: float | Tensor = 1.0) -> Tensor:
+    """Any number onto [low, high], back and forth like light between two mirrors.
+
+    It is the identity inside, both ends can be reached, and its slope is 1 or -1 everywhere: an optimizer
+    that steps over an end is reflected and never stuck.
+
+    >>> fold(torch.tensor([0.25, 1.0, 1.25, -0.25]))
+    tensor([0.2500, 1.0000, 0.7500, 0.2500])
+    """
+    r = ((raw - low) / (high - low)).remainder(2)
+    reflected = low + (high - low) * torch.where(r <= 1, r, 2 - r)
+    return torch.where((raw >= low) & (raw <= high), raw, reflected)
+
+
+class DenseCRF(nn.Module):
+    """A dense CRF behind a segmentation network, trained with it.
+
+    ``crf(image, logits)`` takes ``num_steps`` steps of a solver on the energy of the image and the logits,
+    from x0 = softmax(logits) to x, and returns log((1 - epsilon) y + epsilon / L) with
+    y = (1 - skip) x + skip x0. A solution may have exact zeros, of which the logarithm is bounded from below
+    by log(epsilon / L), and its slope from above by L / epsilon.
+
+    ``logits`` are ``(batch, L, *grid)`` or ``(L, *grid)``, ``image`` is ``(batch, channels, *grid)`` or
+    ``(channels, *grid)``, its values in the units of the bandwidths. The answer has the layout, dtype and
+    device of the logits. Half precision, given or by autocast, is computed in float32.
+
+    ``num_labels=1`` is a binary problem with one logit per pixel, that of label 1 against label 0. The answer
+    is again one logit per pixel, log(y_1 / y_0).
+
+    ``learnable`` names what becomes a parameter:
+
+    ================  ==============================================================================
+    "weights"         of the kernels: one each, or with ``weights="label"`` L or ``"full"`` L x L each
+    "compatibility"   an L x L matrix, symmetrised in use
+    "lambda"          the regularizer's weight, as its logarithm
+    "steps"           one step size per step, folded into [0, 1]
+    "skip"            folded into [0, 1]
+    "bandwidths"      of the kernels, as logarithms: one per grid axis; of colour as many as were given
+    ================  ==============================================================================
+
+    Lambda and bandwidths stay within a factor of 100 of where they start.
+
+    >>> crf = DenseCRF(num_labels=3, learnable=("weights", "lambda"))
+    >>> [name for name, _ in crf.named_parameters()]
+    ['weights', 'log_lambda']
+    >>> crf(torch.rand(2, 3, 8, 9) * 255, torch.randn(2, 3, 8, 9)).shape
+    torch.Size([2, 3, 8, 9])
+    """
+
+    def __init__(
+        self,
+        num_labels: int,
+        kernels: Sequence[Kernel] | None = None,
+        compatibility: float | Sequence[float] | Tensor | Compatibility = 1.0,
+        solver: str | Solver = "l2fw",
+        num_steps: int = 5,
+        learnable: Sequence[str] = (),
+        skip: float = 0.0,
+        *,
+        init: Init = "potts",
+        noise: float = 0.0,
+        weights: Weights = "scalar",
+        gradient: str | Gradient = "unrolled",
+        self_edges: bool = False,
+        spatial_dims: int = 2,
+        epsilon: float = 1e-6,
+    ) -> None:
+        super().__init__()
+        _check_settings(num_labels, num_steps, learnable, skip, init, noise, weights, spatial_dims, epsilon)
+        self.num_labels = num_labels
+        self.num_classes = max(2, num_labels)  # inside: a single logit is the second of two
+        self.kernels = tuple(kernels) if kernels is not None else (Spatial(), Bilateral())
+        self.solver = solvers.get(solver) if isinstance(solver, str) else solver
+        self.num_steps = num_steps
+        self.learnable = tuple(name for name in LEARNABLE if name in learnable)
+        self.gradient = gradients.get(gradient)
+        self.gradient.check(self.solver)
+        self.self_edges = self_edges
+        self.spatial_dims = spatial_dims
+        self.epsilon = epsilon
+        self._skip = skip
+        self._compatibility = _initial(compatibility, init, self.num_classes)
+        self._warn_if_nothing_can_be_learned()
+
+        if "weights" in learnable:
+            self.weights = nn.Parameter(self._initial_weights(weights))
+            if weights == "full":
+                _add_noise(self.weights, noise)
+        if "compatibility" in learnable:
+            self.compatibility = nn.Parameter(self._compatibility.matrix(self.num_classes).detach().clone())
+            _add_noise(self.compatibility, noise)
+        if "lambda" in learnable:
+            self.log_lambda = nn.Parameter(self._initial_lambda().log())
+        if "steps" in learnable:
+            self.raw_steps = nn.Parameter(self._initial_steps())
+        if "skip" in learnable:
+            self.raw_skip = nn.Parameter(torch.tensor(float(skip)))
+        if "bandwidths" in learnable:
+            self.log_bandwidths = nn.ParameterDict(
+                {name: nn.Parameter(value.log()) for name, value in self._initial_bandwidths().items()}
+            )
+
+    # --- what the parameters mean ---------------------------------------------------------------
+
+    @property
+    def skip(self) -> float | Tensor:
+        """The share of the start in the answer, in [0, 1]."""
+        return fold(self.raw_skip) if "skip" in self.learnable else self._skip
+
+    @property
+    def steps(self) -> Tensor:
+        """The step sizes, ``(num_steps,)``, in [0, 1]."""
+        return fold(self.raw_steps) if "steps" in self.learnable else self._initial_steps()
+
+    @property
+    def lambda_(self) -> Tensor:
+        """The weight of the regularizer, positive."""
+        start = self._initial_lambda()
+        return _near(self.log_lambda, start) if "lambda" in self.learnable else start
+
+    @property
+    def bandwidths(self) -> dict[str, Tensor]:
+        """Standard deviations by kernel and field, for example ``"1.color"``."""
+        start = self._initial_bandwidths()
+        if "bandwidths" in self.learnable:
+            start = {name: _near(self.log_bandwidths[name], value) for name, value in start.items()}
+        return {name.replace("_", "."): value for name, value in start.items()}
+
+    # --- from image and logits to the answer ----------------------------------------------------
+
+    def forward(self, image: Tensor, logits: Tensor) -> Tensor:
+        """Log-probabilities in the layout of ``logits``; with ``num_labels=1`` one logit per pixel."""
+        with full_precision(logits):
+            f = self.energy(image, logits)
+            x0 = softmax(f.unary, -1.0)
+            x = self.gradient(f, self._solver(), x0, self.num_steps)
+            skip = self.skip
+            if isinstance(skip, Tensor) or skip:
+                x = torch.lerp(x, x0, skip.to(x) if isinstance(skip, Tensor) else skip)
+            log_p = torch.log((1 - self.epsilon) * x + self.epsilon / self.num_classes)
+            if self.num_labels == 1:
+                log_p = log_p[..., 1:] - log_p[..., :1]
+            return labels_first(log_p, logits.shape[-self.spatial_dims :]).to(logits.dtype)
+
+    def energy(self, image: Tensor, logits: Tensor) -> Energy:
+        """The energy that the layer lowers: over ``(*batch, n, L)``, pixels in row-major order."""
+        check_same_grid(image, logits, self.spatial_dims, "logits")
+        scores = labels_last(logits, self.num_labels, self.spatial_dims, "logits")
+        if self.num_labels == 1:
+            scores = torch.cat([torch.zeros_like(scores), scores], -1)
+        return Energy(self._pairwise(as_precise(image, scores)), unary_from_logits(scores))
+
+    def solve(
+        self,
+        image: Tensor,
+        logits: Tensor,
+        *,
+        solver: str | Solver | None = None,
+        num_steps: int | None = None,
+        rounding: str | Rounding = "nearest",
+        trace: bool = False,
+        tol: float | None = None,
+        callback: Callable[[int, Tensor], None] | None = None,
+    ) -> Solution:
+        """Labels and probabilities, ``(*batch, *grid)`` and in the layout of ``logits``, without the skip.
+
+        By the layer's own solver and number of steps unless others are given; the rest is as in
+        ``fwcrf.minimize``. With ``num_labels=1`` the probabilities are those of label 1.
+        """
+        with full_precision(logits):
+            found = solvers.minimize(
+                self.energy(image, logits),
+                self._solver() if solver is None else solver,
+                num_steps=self.num_steps if num_steps is None else num_steps,
+                rounding=rounding,
+                trace=trace,
+                tol=tol,
+                callback=callback,
+            )
+            x = found.probabilities
+            given = x[..., 1:] if self.num_labels == 1 else x
+            grid = tuple(logits.shape[-self.spatial_dims :])
+            return GridSolution(
+                labels_first(given, grid).to(logits.dtype),
+                found.objective,
+                found.rounding,
+                found.trace,
+                found.converged,
+                x=x,
+                grid=grid,
+            )
+
+    def _pairwise(self, image: Tensor) -> pairwise.Pairwise:
+        compat: Compatibility | list[Compatibility] = self._compatibility
+        if "compatibility" in self.learnable:
+            compat = Full(_symmetric(self.compatibility))
+        weights: Sequence[Weight] | None = None
+        if "weights" in self.learnable:
+            weights = list(self.weights)
+            if self.weights.dim() == 3:
+                M = compat.matrix(self.num_classes).to(self.weights)
+                compat, weights = [Full(_symmetric(W @ M)) for W in self.weights], [1.0] * len(self.kernels)
+        return pairwise.of_image(
+            self._kernels(), image, self.num_classes,
+            compat=compat, weights=weights, self_edges=self.self_edges, spatial_dims=self.spatial_dims,
+        )  # fmt: skip
+
+    def _kernels(self) -> Sequence[Kernel]:
+        if "bandwidths" not in self.learnable:
+            return self.kernels
+        fields: list[dict[str, Tensor]] = [{} for _ in self.kernels]
+        for name, value in self.bandwidths.items():
+            number, one = name.split(".")
+            fields[int(number)][one] = value
+        return [replace(kernel, **f) for kernel, f in zip(self.kernels, fields, strict=True)]  # type: ignore
+
+    def _solver(self) -> Solver:
+        solver: Any = self.solver
+        if "lambda" in self.learnable:
+            solver = replace(solver, regularizer=replace(solver.regularizer, weight=self.lambda_))
+        if "steps" in self.learnable:
+            solver = replace(solver, stepsize=stepsizes.Sequence(self.steps))
+        return solver
+
+    # --- where the parameters start -------------------------------------------------------------
+
+    def _initial_weights(self, kind: Weights) -> Tensor:
+        L = self.num_classes
+        each = []
+        for kernel in self.kernels:
+            w = torch.as_tensor(kernel.weight, dtype=torch.get_default_dtype()).detach()
+            if kind == "scalar" and w.dim():
+                raise ValueError(
+                    f"a kernel has {len(w)} weights, one per label; learn them as such: weights='label'."
+                )
+            if kind != "scalar":
+                w = w.expand(L)
+            each.append(torch.diag(w) if kind == "full" else w)
+        return torch.stack(each).clone()
+
+    def _initial_lambda(self) -> Tensor:
+        weight = getattr(getattr(self.solver, "regularizer", None), "weight", None)
+        if weight is None:
+            raise ValueError(
+                f"'lambda' was asked for with {self.solver!r}, which has none; expected a solver with a "
+                "regularizer, for example 'l2fw' or 'efw'."
+            )
+        if isinstance(weight, Tensor) and weight.dim():
+            raise ValueError("'lambda' was asked for with one weight per node; expected one for all.")
+        return torch.tensor(torch.as_tensor(weight).item())
+
+    def _initial_steps(self) -> Tensor:
+        rule = getattr(self.solver, "stepsize", None)
+        if not isinstance(rule, stepsizes.Schedule) or self.num_steps == 0:
+            raise ValueError(
+                f"'steps' was asked for with {self.solver!r} and num_steps={self.num_steps}; expected a "
+                "solver whose steps are numbers, or a rule that depends on k alone, to start from."
+            )
+        return torch.tensor([torch.as_tensor(rule.at(k)).item() for k in range(self.num_steps)])
+
+    def _initial_bandwidths(self) -> dict[str, Tensor]:
+        found = {}
+        for i, kernel in enumerate(self.kernels):
+            for name in ("xy", "color"):
+                if hasattr(kernel, name):
+                    value = torch.as_tensor(getattr(kernel, name), dtype=torch.get_default_dtype()).detach()
+                    value = value.expand(self.spatial_dims) if name == "xy" else value
+                    found[f"{i}_{name}"] = value.clone()
+        if not found:
+            raise ValueError(
+                "'bandwidths' was asked for, but no kernel has any; expected Spatial or Bilateral kernels. "
+                "Features of your own carry their scale: learn them."
+            )
+        return found
+
+    def _warn_if_nothing_can_be_learned(self) -> None:
+        s = self.solver
+        learned = [name for name in self.learnable if name in ("weights", "compatibility", "bandwidths")]
+        vertices = isinstance(s, FrankWolfe) and isinstance(s.regularizer, Simplex) and s.split is regularized
+        if learned and vertices:
+            warnings.warn(
+                f"learnable={learned} with vanilla Frank-Wolfe ('fw'): its steps go to vertices, which do "
+                "not move with the parameters or the logits, so that their gradient is zero almost "
+                "everywhere and nothing is learned. Use a regularized solver: 'l2fw' or 'efw'.",
+                stacklevel=3,
+            )
+
+    def extra_repr(self) -> str:
+        settings = ("num_labels", "kernels", "solver", "num_steps", "learnable", "gradient", "epsilon")
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in settings)
+
+
+@dataclass(frozen=True, eq=False)
+class GridSolution(Solution):
+    """A solution in the layout of an image; ``x`` is the point as the solver had it."""
+
+    x: Tensor = field(kw_only=True)  # (*batch, n, L)
+    grid: tuple[int, ...] = field(kw_only=True)
+
+    @cached_property
+    def labels(self) -> Tensor:
+        """``(*batch, *grid)``."""
+        return self._labels.unflatten(-1, self.grid)
+
+    @cached_property
+    def energy(self) -> Tensor:
+        """E of the labels, one per image, ``(*batch,)`` in float64."""
+        with torch.no_grad():
+            return self.objective.of_labels(self._labels)
+
+    @cached_property
+    def _labels(self) -> Tensor:
+        with torch.no_grad():
+            return self.rounding(self.objective, self.x.detach())
+
+
+def _near(log_value: Tensor, start: Tensor) -> Tensor:
+    """exp of a parameter, within a factor of ``_RANGE`` of where it started."""
+    middle, half = start.to(log_value).log(), math.log(_RANGE)
+    return fold(log_value, middle - half, middle + half).exp()
+
+
+def _symmetric(M: Tensor) -> Tensor:
+    return 0.5 * (M + M.mT)
+
+
+def _add_noise(parameter: nn.Parameter, noise: float) -> None:
+    if noise:
+        with torch.no_grad():
+            parameter.add_(torch.randn_like(parameter), alpha=noise)
+
+
+def _initial(value: float | Sequence[float] | Tensor | Compatibility, init: Init, L: int) -> Compatibility:
+    if init == "potts":
+        return read_compatibility(value, L)
+    if not isinstance(value, int | float):
+        raise ValueError(
+            f"init='negative-identity' with compatibility of type {type(value).__name__}; expected a number "
+            "w, for -w I. init='potts' takes any compatibility as it is."
+        )
+    return Diagonal(torch.full((L,), -float(value)))
+
+
+def _check_settings(
+    num_labels: int, num_steps: int, learnable: Sequence[str], skip: float, init: str, noise: float,
+    weights: str, spatial_dims: int, epsilon: float,
+) -> None:  # fmt: skip
+    for name, value, least in (("num_labels", num_labels, 1), ("num_steps", num_steps, 0)):
+        if isinstance(value, bool) or int(value) != value or value < least:
+            raise ValueError(f"{name}={value!r}; expected a whole number of at least {least}.")
+    if isinstance(learnable, str):
+        raise TypeError(f"learnable={learnable!r} is one string; expected a sequence: ({learnable!r},).")
+    for name in learnable:
+        if name not in LEARNABLE:
+            raise ValueError(f"learnable has {name!r}; expected any of {', '.join(LEARNABLE)}.")
+    for name, value, known in (("init", init, get_args(Init)), ("weights", weights, get_args(Weights))):
+        if value not in known:
+            raise ValueError(f"{name}={value!r} is not known; expected one of {', '.join(known)}.")
+    if weights != "scalar" and "weights" not in learnable:
+        raise ValueError(f"weights={weights!r} without 'weights' in learnable; name it there.")
+    if not 0 <= skip <= 1:
+        raise ValueError(f"skip={skip!r}; expected a number from 0 to 1.")
+    if not noise >= 0:
+        raise ValueError(f"noise={noise!r}; expected a standard deviation of 0 or more.")
+    if spatial_dims < 1:
+        raise ValueError(f"spatial_dims={spatial_dims!r}; expected at least 1.")
+    if not 0 < epsilon < 1:
+        raise ValueError(f"epsilon={epsilon!r}; expected a number between 0 and 1.")
