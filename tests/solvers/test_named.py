@@ -135,7 +135,7 @@ def test_five_steps_are_differentiable_in_unary_and_weights(name, compat):
     torch.autograd.gradcheck(run, inputs, atol=1e-5, rtol=1e-3, fast_mode=True)
 
 
-@pytest.mark.parametrize("name", ["efw", "l2fw"])
+@pytest.mark.parametrize("name", ["efw", "l2fw", "tsallis-fw", "binary-entropy-fw", "lp-fw"])
 def test_five_steps_are_differentiable_in_lambda_and_steps(name):
     E = matrix_energy(2, n=4)
 
@@ -200,3 +200,20 @@ def test_line_search_and_adaptive_steps_never_raise_the_objective(name):
 def test_bad_settings_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_tsallis_joins_the_entropic_and_the_euclidean_solver():
+    E = matrix_energy()
+
+    def probabilities(name, **settings):
+        return fwcrf.minimize(E, fwcrf.solvers.get(name, **settings), num_steps=5).probabilities
+
+    assert torch.equal(probabilities("tsallis-fw", alpha=2.0), probabilities("l2fw"))
+    assert torch.equal(probabilities("tsallis-fw", alpha=2.0, weight=0.4), probabilities("l2fw", weight=0.4))
+    entropic = probabilities("efw", weight=0.6)
+    assert torch.equal(probabilities("tsallis-fw", alpha=1.0, weight=0.6), entropic)
+    far, near = (
+        (probabilities("tsallis-fw", alpha=alpha, weight=0.6) - entropic).abs().max()
+        for alpha in (1.01, 1.0001)
+    )
+    assert near < 0.02 * far < 0.02
