@@ -170,7 +170,7 @@ def test_gradient_kept_by_line_search_is_the_gradient(problem, g):
 
 def test_gradient_kept_by_line_search_does_not_drift():
     """It is never recomputed. After 200 steps in float32 it is off by a few units in the last place."""
-    E = kernel_energy(3, n=300)
+    E = kernel_energy(3, n=100)
     E = fwcrf.Energy(E.pairwise, E.unary.float())
     solver = fwcrf.solvers.get("convex-fw")
     state = solver.init(E, start(E))

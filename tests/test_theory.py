@@ -11,7 +11,7 @@ from torch.testing import assert_close
 
 import fwcrf
 from fwcrf.pairwise import Matrix
-from fwcrf.regularizers import Entropy, Mixed, Simplex, SquaredL2
+from fwcrf.regularizers import Entropy, Mixed, Simplex, SquaredL2, Tsallis
 from fwcrf.solvers import FrankWolfe
 from fwcrf.solvers.splits import convexified, diagonal_dominance
 from fwcrf.stepsizes import Adaptive, Constant, ConstantLength, Harmonic, InverseSqrt, LineSearch
@@ -69,7 +69,12 @@ WEAK = {
     "l2": SquaredL2(0.8),
     "entropy": Entropy(0.5),
 }
-STRONG = {"l2": SquaredL2(2.5), "entropy": Entropy(1.5), "mixed": Mixed(1.0, 0.5)}
+STRONG = {
+    "l2": SquaredL2(2.5),
+    "entropy": Entropy(1.5),
+    "mixed": Mixed(1.0, 0.5),
+    "tsallis": Tsallis(1.5, 2.0),
+}
 
 
 @few

@@ -32,7 +32,16 @@ def solve(energy, start, name, steps, **settings):
 
 
 def test_one_full_step_gives_the_same_labels_whatever_the_regularizer(energy, start):
-    settings = [("mf", {}), ("fw", {}), ("efw", {"weight": 0.1}), ("l2fw", {"weight": 3.0})]
+    settings = [
+        ("mf", {}),
+        ("fw", {}),
+        ("efw", {"weight": 0.1}),
+        ("l2fw", {"weight": 3.0}),
+        ("tsallis-fw", {"alpha": 1.3}),
+        ("mixed-fw", {}),
+        ("binary-entropy-fw", {}),
+        ("lp-fw", {}),
+    ]
     answers = [
         fwcrf.rounding.nearest(solve(energy, start, name, 1, step=1.0, **more)) for name, more in settings
     ]

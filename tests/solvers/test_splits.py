@@ -154,8 +154,8 @@ def test_the_quadratic_program_of_cccp1_is_solved_to_its_tolerance():
 @problem
 @pytest.mark.parametrize("name", ["cccp-qp1", "cccp-qp2", "cmf1", "cmf2"])
 def test_the_concave_convex_procedure_never_raises_its_objective(problem, name):
-    settings = {"tol": 1e-9, "max_steps": 500} if name == "cccp-qp1" else {}
-    trace = fwcrf.minimize(problem(), fwcrf.solvers.get(name, **settings), num_steps=15, trace=True).trace
+    settings = {"tol": 1e-9, "max_steps": 300} if name == "cccp-qp1" else {}
+    trace = fwcrf.minimize(problem(), fwcrf.solvers.get(name, **settings), num_steps=8, trace=True).trace
     values = [record.value.item() for record in trace]
     assert all(b <= a + 1e-8 * (1 + abs(a)) for a, b in pairwise(values))
 
