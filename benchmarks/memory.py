@@ -12,6 +12,7 @@ import json
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -47,8 +48,13 @@ def prepared(who: str, image: np.ndarray, channels: int):
 
 def growth(who: str, image: np.ndarray, channels: int) -> int:
     """Bytes by which the peak of this process exceeds what it holds before the work."""
-    prepared(who, image[:40, :50].copy(), channels)()
-    work = prepared(who, image, channels)
+    return extra(lambda i: prepared(who, i, channels), image)
+
+
+def extra(prepare: Callable[[np.ndarray], Callable[[], object]], image: np.ndarray) -> int:
+    """Bytes by which the peak of this process exceeds what it holds before the work on an image."""
+    prepare(image[:40, :50].copy())()
+    work = prepare(image)
     before = _held()
     _forget_peak()
     work()

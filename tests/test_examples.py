@@ -22,6 +22,17 @@ def test_refine_photograph_lowers_the_energy_and_writes_the_picture(tmp_path):
         assert image.size == (3 * 512, 512)
 
 
+def test_train_small_learns_with_and_without_the_crf():
+    command = [sys.executable, EXAMPLES / "train_small.py", "--iterations", "24", "--every", "12"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in done.stdout.splitlines() if line[:9].strip().isdigit()]
+    assert [int(row[0]) for row in rows] == [0, 12, 24]
+    alone, with_crf = ([float(row[i]) for row in rows] for i in (3, 4))
+    assert alone[-1] > alone[0] and with_crf[-1] > with_crf[0]
+    assert "bandwidth 1.color" in done.stdout
+
+
 @pytest.mark.parametrize("name", sorted(p.name for p in EXAMPLES.glob("*.py")))
 def test_every_example_explains_itself(name):
     done = subprocess.run(

@@ -127,7 +127,11 @@ class Implicit:
             state = solver.step(f, state._replace(grad=step.grad), k)
         return state, float(look(f, state).direction.abs().amax())
 
-    def _through_the_fixed_point(self, T: Callable[[Tensor], Tensor], x: Tensor, v: Tensor) -> Tensor:
+    def _through_the_fixed_point(
+        self, T: Callable[[Tensor], Tensor], x: Tensor, v: Tensor | None
+    ) -> Tensor | None:
+        if v is None:
+            return None
         if torch.is_grad_enabled():
             raise RuntimeError(
                 "implicit gradients were asked for with create_graph=True; expected first derivatives only. "

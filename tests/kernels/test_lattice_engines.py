@@ -115,21 +115,49 @@ def test_same_answer(d, blur, dtype):
     assert_rounding(one.T(x), other.T(x), times=4)
 
 
-def test_features_with_a_gradient_get_the_torch_engine():
-    assert Lattice.build(points(9, 2)).engine == "native"
-    assert Lattice.build(points(9, 2).requires_grad_()).engine == "torch"
-
-
-@pytest.mark.parametrize("d", [1, 2, 5])
-def test_gradient_in_the_features(d):
-    """Of the lattice as it is, away from borders of simplices; the calibration is held fixed."""
+@pytest.mark.parametrize("engine", ["native", "torch"])
+@pytest.mark.parametrize("d", [1, 2, 5, 13])
+def test_gradient_in_the_features(d, engine):
+    """Of the lattice as it is, away from borders of simplices."""
     features, x = points(7, d, seed=1).requires_grad_(), normal(7, 2)
 
     def apply(features):
-        K = Lattice.uncalibrated(features, engine="torch")
-        return K(x), K.diagonal(), K.normalized("symmetric")(x)
+        K = Lattice.uncalibrated(features, engine=engine)
+        return K(x), K.diagonal(), K.normalized("symmetric")(x), K.normalized("after").T(x)
 
     assert torch.autograd.gradcheck(apply, (features,))
+
+
+@pytest.mark.parametrize("engine", ["native", "torch"])
+@pytest.mark.parametrize("d", [2, 5])
+def test_gradient_in_the_features_through_the_calibration(d, engine):
+    features, x = points(2, 9, d, seed=1).requires_grad_(), normal(2, 9, 2).requires_grad_()
+
+    def apply(features, x):
+        K = Lattice.build(features, engine=engine).with_unit_diagonal()
+        return K(x), K.normalized("symmetric").without_self_edges()(x)
+
+    assert torch.autograd.gradcheck(apply, (features, x))
+
+
+def test_second_derivatives_in_the_features():
+    features, x = points(6, 2, seed=1).requires_grad_(), normal(6, 2).requires_grad_()
+
+    def apply(features, x):
+        K = Lattice.uncalibrated(features)
+        return K.with_unit_diagonal().normalized("symmetric")(x)
+
+    assert torch.autograd.gradgradcheck(apply, (features, x))
+
+
+def test_gradients_of_both_engines_agree():
+    found = []
+    for engine in ("native", "torch"):
+        features = points(3, 60, 5).requires_grad_()
+        K = Lattice.build(features, engine=engine).with_unit_diagonal().normalized("symmetric")
+        (K(normal(3, 60, 4)) * normal(3, 60, 4, seed=1)).sum().backward()
+        found.append(features.grad)
+    assert_rounding(*found, times=10)
 
 
 @pytest.mark.parametrize("setting", [{"engine": "cuda"}, {"blur": "sideways"}], ids=str)

@@ -23,18 +23,14 @@ replaced by the Gaussian's, which is 1, or removed.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
-from fwcrf import _core
 from fwcrf.kernels import calibration, lattice_torch, ops
-from fwcrf.kernels.operator import Operator, check_features, check_finite, warn_caller
-from fwcrf.memory import empty
-from fwcrf.threads import threads_for
+from fwcrf.kernels.operator import Operator, check_features, check_finite, has_values, warn_caller
 
 Engine = Literal["native", "torch"]
 BlurOrder = Literal["symmetric", "forward", "reverse"]
@@ -43,9 +39,6 @@ MAX_DIMENSION = 16
 
 # Neighbour over centre of the blur: 1/4, 1/2, 1/4.
 _TAP = 0.5
-# Beyond this many lattice cells from the origin a double no longer resolves a cell.
-_FARTHEST = 2.0**45
-
 _ORDERS: dict[BlurOrder, int] = {"symmetric": 0, "forward": 1, "reverse": 2}
 
 
@@ -73,11 +66,11 @@ class Lattice(Operator):
     ) -> Lattice:
         """The lattice of ``features``, scaled so that K_ij is close to exp(-|f_i - f_j|^2 / 2).
 
-        The native engine serves CPU tensors; every other device, and features that need a gradient,
-        get the torch engine, which builds the same lattice.
+        The native engine serves CPU tensors, every other device gets the torch engine, which builds the same
+        lattice. Both are differentiable in the features: inside its simplex a point's weights are linear.
         """
         check_features(features)
-        engine = engine or ("native" if features.is_cpu and not features.requires_grad else "torch")
+        engine = engine or ("native" if features.is_cpu else "torch")
         shape = _shape(features.shape[-1])
         lattice = Lattice.uncalibrated(features, blur=blur, engine=engine, identity=shape.identity)
         if shape.place:
@@ -96,26 +89,11 @@ class Lattice(Operator):
                 raise ValueError(f"{name}={value!r} is not known; expected one of {', '.join(known)}.")
         flat = features.reshape(-1, *features.shape[-2:]).contiguous()
         scale = [math.sqrt(2 / 3) * (d + 1) / math.sqrt((i + 1) * (i + 2)) for i in range(d)]
-        low, high = _quotient_bounds(flat, scale)
         if engine == "native":
-            corners = (*flat.shape[:-1], d + 1)
-            index = empty(corners, torch.int32)
-            weight = empty(corners, flat.dtype)
-            order = empty((*flat.shape[:-1], lattice_torch.order_words(d + 1)), torch.int64)
-            neighbors = torch.from_numpy(
-                _core.build_lattice(
-                    flat.detach(),
-                    torch.tensor(scale, dtype=torch.float64),
-                    torch.tensor(low),
-                    torch.tensor(high),
-                    index,
-                    weight,
-                    order,
-                    threads_for(flat.numel() * 8),
-                )
-            )
+            index, weight, order, neighbors = ops.build_lattice(flat, scale)
         else:
-            index, weight, order, neighbors = lattice_torch.build(flat, scale, low, high)
+            bounds = lattice_torch.quotient_bounds(flat, scale)
+            index, weight, order, neighbors = lattice_torch.build(flat, scale, *bounds)
         _warn_if_identity(neighbors, index)
         shape = (*features.shape[:-1], d + 1)
         weight = weight.view(shape)
@@ -160,9 +138,7 @@ class Lattice(Operator):
             None if self.shift is None else self.shift.to(x.dtype).flatten(),
         )
         settings = (_TAP, self.identity, _ORDERS[self.blur])
-        weights = (self.splat, self.slice, self.shift)
-        if self.engine == "torch" or any(w is not None and w.requires_grad for w in weights):
-            # Autograd sees through this one: gradients reach the weights, and so the features.
+        if self.engine == "torch":
             check_finite(x, "x")
             y = lattice_torch.filter(stacked, *tables, *settings)
         else:
@@ -181,21 +157,8 @@ class Lattice(Operator):
         if not self._diagonal:
             assert self.slice is self.splat, "the diagonal is found before rows and columns differ"
             index, weight, order = (t.flatten(0, -2) for t in (self.index, self.splat, self.order))
-            if self.engine == "native":
-                out = torch.empty(len(weight), dtype=weight.dtype)
-                work = 32 * out.numel()
-                _core.diagonal(
-                    index,
-                    weight.contiguous(),
-                    order,
-                    self.neighbors,
-                    _TAP,
-                    self.identity,
-                    out,
-                    threads_for(work),
-                )
-            else:
-                out = lattice_torch.diagonal(index, weight, order, self.neighbors, _TAP, self.identity)
+            find = ops.lattice_diagonal if self.engine == "native" else lattice_torch.diagonal
+            out = find(weight, index, order, self.neighbors, _TAP, self.identity)
             self._diagonal.append(out.view(self.index.shape[:-1]))
         own = self._diagonal[0]
         return own if self.shift is None else own + self.shift
@@ -273,41 +236,9 @@ def _check_features(features: Tensor) -> int:
     return d
 
 
-def _quotient_bounds(features: Tensor, scale: Sequence[float]) -> tuple[list[int], list[int]]:
-    """Bounds on the first d lattice quotients of all points, from those on the features."""
-    d = features.shape[-1]
-    rows = features.detach().reshape(-1, d)
-    if rows.is_cpu:
-        finite, lowest, highest = _core.feature_bounds(rows)
-    else:
-        least, most = rows.aminmax(dim=0)
-        finite = bool(torch.isfinite(rows).all())
-        lowest, highest = least.tolist(), most.tolist()
-    if not finite:
-        bad = int((~torch.isfinite(rows)).any(-1).sum())
-        raise ValueError(
-            f"features are NaN or infinite for {bad} of {len(rows)} points; expected finite numbers. "
-            "Check the image for missing values, and that no bandwidth is too small for its units."
-        )
-    low = [v * s for v, s in zip(lowest, scale, strict=True)]
-    high = [v * s for v, s in zip(highest, scale, strict=True)]
-    limit = _FARTHEST / (d + 1) / max(scale)
-    if max(abs(v) for v in (*low, *high)) * (d + 1) > _FARTHEST:
-        raise ValueError(
-            f"features reach {max(map(abs, (*lowest, *highest))):.3g} standard deviations from the origin; "
-            f"expected less than about {limit:.2g}. Use larger bandwidths, or subtract the mean from the "
-            "features."
-        )
-    # Coordinate j of the elevated point is sum_{i >= j} c_i - j c_{j-1}.
-    least = [sum(low[j:]) - (j * high[j - 1] if j else 0.0) for j in range(d)]
-    most = [sum(high[j:]) - (j * low[j - 1] if j else 0.0) for j in range(d)]
-    return (
-        [math.floor(v / (d + 1)) - 2 for v in least],
-        [math.ceil(v / (d + 1)) + 2 for v in most],
-    )
-
-
 def _warn_if_identity(neighbors: Tensor, index: Tensor) -> None:
+    if not has_values(index):
+        return
     corners, vertices = neighbors.shape[:2]
     points = index.numel() // corners
     if points > 1 and vertices >= corners * points:

@@ -7,12 +7,17 @@ sees through it, so it also serves where a gradient with respect to the features
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from fwcrf import _core
+
 _ORDER_BITS, _PER_WORD = 5, 12
+# Beyond this many lattice cells from the origin a double no longer resolves a cell.
+_FARTHEST = 2.0**45
 
 
 def order_words(corners: int) -> int:
@@ -66,6 +71,51 @@ def embed(features: Tensor, scale: Sequence[float]) -> tuple[Tensor, Tensor, Ten
     first = (flipped[..., :1] - flipped[..., -1:]) + 1.0
     weight = torch.cat([first, flipped[..., 1:] - flipped[..., :-1]], -1)
     return quotient, axis_of_rank.flip(-1), weight.to(features.dtype)
+
+
+def quotient_bounds(features: Tensor, scale: Sequence[float]) -> tuple[list[int], list[int]]:
+    """Bounds on the first d lattice quotients of all points, from those on the features."""
+    d = features.shape[-1]
+    rows = features.detach().reshape(-1, d)
+    if rows.is_cpu:
+        finite, lowest, highest = _core.feature_bounds(rows)
+    else:
+        least, most = rows.aminmax(dim=0)
+        finite = bool(torch.isfinite(rows).all())
+        lowest, highest = least.tolist(), most.tolist()
+    if not finite:
+        bad = int((~torch.isfinite(rows)).any(-1).sum())
+        raise ValueError(
+            f"features are NaN or infinite for {bad} of {len(rows)} points; expected finite numbers. "
+            "Check the image for missing values, and that no bandwidth is too small for its units."
+        )
+    low = [v * s for v, s in zip(lowest, scale, strict=True)]
+    high = [v * s for v, s in zip(highest, scale, strict=True)]
+    limit = _FARTHEST / (d + 1) / max(scale)
+    if max(abs(v) for v in (*low, *high)) * (d + 1) > _FARTHEST:
+        raise ValueError(
+            f"features reach {max(map(abs, (*lowest, *highest))):.3g} standard deviations from the origin; "
+            f"expected less than about {limit:.2g}. Use larger bandwidths, or subtract the mean from the "
+            "features."
+        )
+    # Coordinate j of the elevated point is sum_{i >= j} c_i - j c_{j-1}.
+    least = [sum(low[j:]) - (j * high[j - 1] if j else 0.0) for j in range(d)]
+    most = [sum(high[j:]) - (j * low[j - 1] if j else 0.0) for j in range(d)]
+    return (
+        [math.floor(v / (d + 1)) - 2 for v in least],
+        [math.ceil(v / (d + 1)) + 2 for v in most],
+    )
+
+
+def embedding_adjoint(g: Tensor, order: Tensor, scale: Sequence[float]) -> Tensor:
+    """From a gradient in the barycentric weights of ``embed`` to one in the features."""
+    corners = g.shape[-1]
+    # Weight m is the difference of the sorted coordinates m and m - 1, over the number of corners.
+    of_sorted = (g - g.roll(-1, -1)) / corners
+    of_elevated = torch.zeros_like(g).scatter(-1, unpack_order(order, corners), of_sorted)
+    counts = torch.arange(1, corners, dtype=g.dtype, device=g.device)
+    of_scaled = of_elevated.cumsum(-1)[..., :-1] - counts * of_elevated[..., 1:]
+    return of_scaled * torch.tensor(scale, dtype=g.dtype, device=g.device)
 
 
 def build(
@@ -205,7 +255,7 @@ def filter(
 
 
 def diagonal(
-    index: Tensor, weight: Tensor, order: Tensor, neighbors: Tensor, tap: float, identity: float
+    weight: Tensor, index: Tensor, order: Tensor, neighbors: Tensor, tap: float, identity: float
 ) -> Tensor:
     """The diagonal of slice (blur + identity I) slice': see ``csrc/lattice.hpp``."""
     corners, vertices = neighbors.shape[:2]

@@ -27,12 +27,13 @@ from fwcrf.threads import threads_for
 _CHUNK_BYTES = 16 << 20
 
 
-def differentiated(x: Tensor) -> bool:
+def differentiated(x: Tensor, *others: Tensor | None) -> bool:
     """Whether someone may ask for derivatives; a Function takes longer to apply than its operator."""
-    # Inside torch.func a tensor does not tell whether an outer transform differentiates it.
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
-        return True
-    return (torch.is_grad_enabled() and x.requires_grad) or unpack_dual(x).tangent is not None
+    if not torch.compiler.is_compiling():
+        # Inside torch.func a tensor does not tell whether an outer transform differentiates it.
+        if torch._C._are_functorch_transforms_active() or unpack_dual(x).tangent is not None:
+            return True
+    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, *others))
 
 
 # --- exact -------------------------------------------------------------------------------------
@@ -177,6 +178,8 @@ _TRANSPOSED = {0: 0, 1: 2, 2: 1}
 
 
 class _Lattice(torch.autograd.Function):
+    """Its derivative in the weight of a corner is the same filter, 1 for that weight and 0 for others."""
+
     generate_vmap_rule = True
 
     @staticmethod
@@ -185,18 +188,47 @@ class _Lattice(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        _, index, splat, slice, neighbors, shift, ctx.tap, ctx.identity, ctx.order, _ = inputs
-        ctx.save_for_backward(index, splat, slice, neighbors, shift)
+        x, index, splat, slice, neighbors, shift, ctx.tap, ctx.identity, ctx.order, _ = inputs
+        ctx.learned = any(ctx.needs_input_grad[i] for i in (2, 3, 5))
+        ctx.save_for_backward(x if ctx.learned else None, index, splat, slice, neighbors, shift)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        index, splat, slice, neighbors, shift = ctx.saved_tensors
-        order = _TRANSPOSED[ctx.order]
+        x, index, splat, slice, neighbors, shift = ctx.saved_tensors
+        order, back = ctx.order, _TRANSPOSED[ctx.order]
+
         # Gradients may overflow on purpose (loss scaling): what to do about it is the caller's.
-        if slice is not None:
-            splat, slice = slice, splat
-        out = _Lattice.apply(g, index, splat, slice, neighbors, shift, ctx.tap, ctx.identity, order, False)
-        return (out, *[None] * 9)
+        def filtered(v, splat, slice, shift, order):  # type: ignore
+            return _Lattice.apply(
+                v, index, splat, slice, neighbors, shift, ctx.tap, ctx.identity, order, False
+            )
+
+        def corners(left, v, splat, order):  # type: ignore
+            """<left_i, (blurred splat of v) at corner c of point i>, (n, corners)."""
+            only = torch.eye(index.shape[-1], dtype=splat.dtype, device=splat.device)
+            columns = [
+                (left * filtered(v, splat, one.expand(index.shape).contiguous(), None, order)).sum((0, -1))
+                for one in only
+            ]
+            return torch.stack(columns, -1)
+
+        grads: list[Tensor | None] = [None] * 10
+        if ctx.needs_input_grad[0]:
+            grads[0] = (
+                filtered(g, splat, None, shift, back)
+                if slice is None
+                else filtered(g, slice, splat, shift, back)
+            )
+        if ctx.learned:
+            if ctx.needs_input_grad[2]:
+                grads[2] = corners(x, g, splat if slice is None else slice, back)
+                if slice is None:
+                    grads[2] = grads[2] + corners(g, x, splat, order)
+            if ctx.needs_input_grad[3]:
+                grads[3] = corners(g, x, splat, order)
+            if ctx.needs_input_grad[5]:
+                grads[5] = (g * x).sum((0, -1))
+        return tuple(grads)
 
 
 def lattice_filter(
@@ -212,7 +244,120 @@ def lattice_filter(
 ) -> Tensor:
     """diag(shift) x + slice (blur + identity I) splat' x, linear in x; see ``Lattice``."""
     arguments = (x, index, splat, slice, neighbors, shift, tap, identity, order, True)
-    return _Lattice.apply(*arguments) if differentiated(x) else _lattice(*arguments)
+    return _Lattice.apply(*arguments) if differentiated(x, splat, slice, shift) else _lattice(*arguments)
+
+
+@torch.library.custom_op("fwcrf::build_lattice", mutates_args=())
+def _build(features: Tensor, scale: Sequence[float]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    low, high = lattice_torch.quotient_bounds(features, scale)
+    with torch.no_grad():
+        return lattice_torch.build(features, scale, low, high)
+
+
+@_build.register_kernel("cpu")
+def _(features, scale):  # type: ignore
+    low, high = lattice_torch.quotient_bounds(features, scale)
+    d = features.shape[-1]
+    index = empty((*features.shape[:-1], d + 1), torch.int32)
+    weight = empty(index.shape, features.dtype)
+    order = empty((*features.shape[:-1], lattice_torch.order_words(d + 1)), torch.int64)
+    neighbors = torch.from_numpy(
+        _core.build_lattice(
+            features.detach(), torch.tensor(scale, dtype=torch.float64),
+            torch.tensor(low), torch.tensor(high), index, weight, order, threads_for(features.numel() * 8),
+        )
+    )  # fmt: skip
+    return index, weight, order, neighbors
+
+
+@_build.register_fake
+def _(features, scale):  # type: ignore
+    batch, n, d = features.shape
+    vertices = torch.library.get_ctx().new_dynamic_size(min=d + 1)
+    return (
+        features.new_empty(batch, n, d + 1, dtype=torch.int32),
+        features.new_empty(batch, n, d + 1),
+        features.new_empty(batch, n, lattice_torch.order_words(d + 1), dtype=torch.int64),
+        features.new_empty(d + 1, vertices, 2, dtype=torch.int32),
+    )
+
+
+class _Attach(torch.autograd.Function):
+    """The weights, with their derivative in the features: inside a simplex they are linear in them."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(features: Tensor, weight: Tensor, order: Tensor, scale: Sequence[float]) -> Tensor:
+        return weight.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _, _, order, ctx.scale = inputs
+        ctx.save_for_backward(order)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        return lattice_torch.embedding_adjoint(g, ctx.saved_tensors[0], ctx.scale), None, None, None
+
+
+def build_lattice(features: Tensor, scale: Sequence[float]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """``index`` and ``weight`` (batch, n, d + 1), packed ``order``, and ``neighbors`` of (batch, n, d)."""
+    index, weight, order, neighbors = _build(features.detach(), list(scale))
+    if differentiated(features):
+        weight = _Attach.apply(features, weight, order, scale)
+    return index, weight, order, neighbors
+
+
+@torch.library.custom_op("fwcrf::lattice_diagonal", mutates_args=())
+def _diagonal(
+    weight: Tensor, index: Tensor, order: Tensor, neighbors: Tensor, tap: float, identity: float
+) -> Tensor:
+    return lattice_torch.diagonal(weight, index, order, neighbors, tap, identity)
+
+
+@_diagonal.register_kernel("cpu")
+def _(weight, index, order, neighbors, tap, identity):  # type: ignore
+    out = torch.empty(len(weight), dtype=weight.dtype)
+    work = 32 * out.numel()
+    weight = weight.detach().contiguous()
+    _core.diagonal(index, weight, order, neighbors, tap, identity, out, threads_for(work))
+    return out
+
+
+@_diagonal.register_fake
+def _(weight, index, order, neighbors, tap, identity):  # type: ignore
+    return weight.new_empty(weight.shape[0])
+
+
+class _Diagonal(torch.autograd.Function):
+    """A quadratic form per point, q(w): its derivative along corner c is (q(w + c) - q(w - c)) / 2."""
+
+    @staticmethod
+    def forward(weight, index, order, neighbors, tap, identity):  # type: ignore
+        return _diagonal(weight, index, order, neighbors, tap, identity)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        *tensors, ctx.tap, ctx.identity = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        weight, *rest = ctx.saved_tensors
+        columns = []
+        for one in torch.eye(weight.shape[-1], dtype=weight.dtype, device=weight.device):
+            above, below = (_Diagonal.apply(weight + s * one, *rest, ctx.tap, ctx.identity) for s in (1, -1))
+            columns.append(0.5 * g * (above - below))
+        return (torch.stack(columns, -1), *[None] * 5)
+
+
+def lattice_diagonal(
+    weight: Tensor, index: Tensor, order: Tensor, neighbors: Tensor, tap: float, identity: float
+) -> Tensor:
+    """The diagonal of slice (blur + identity I) slice', (n,)."""
+    arguments = (weight, index, order, neighbors, tap, identity)
+    return _Diagonal.apply(*arguments) if differentiated(weight) else _diagonal(*arguments)
 
 
 # --- separable ---------------------------------------------------------------------------------
