@@ -22,7 +22,7 @@ from benchmarks.report import table
 from fwcrf.features import bilateral, pixels, positions
 from fwcrf.kernels import Exact, Lattice, Operator, Separable, calibration
 from fwcrf.kernels.gaussians import gaussian
-from fwcrf.kernels.lattice import BlurOrder, _Shape, _shape
+from fwcrf.kernels.lattice import BlurOrder, _Shape, lattice_shape
 
 PICTURES = ["astronaut", "coffee", "chelsea"]
 CHANNELS = 8
@@ -97,7 +97,7 @@ def lattice(
 
     def method(features: Tensor, x: Tensor) -> dict[str, Tensor]:
         changed = {"identity": identity, "place": place}
-        shape = _shape(features.shape[-1])
+        shape = lattice_shape(features.shape[-1])
         shape = shape._replace(**{key: value for key, value in changed.items() if value is not None})
         K = fitted(features, shape, blur)
         raw = K.scaled(calibration.row_factor(features, K)) if rows else K

@@ -3,7 +3,9 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/vector.h>
 
+#include <list>
 #include <optional>
 #include <stdexcept>
 #include <vector>
@@ -196,6 +198,183 @@ template <typename T> nb::tuple feature_bounds(In<T, 2> features) {
     return nb::make_tuple(finite, lows, highs);
 }
 
+// The terms of a dense model for one image or a batch; they are added one by one and hold on to their arrays.
+template <typename T> class Model {
+  public:
+    // Tables of one lattice for all images: index, splat and slice are (images, n, corners).
+    void add_lattice(In<std::int32_t, 3> index, In<T, 3> splat, In<T, 3> slice, In<std::int32_t, 3> neighbors,
+                     std::optional<In<T, 2>> shift, double tap, double identity, int order) {
+        const std::size_t images = index.shape(0), n = index.shape(1), corners = index.shape(2);
+        const auto vertices = static_cast<std::int64_t>(neighbors.shape(1));
+        require(corners >= 2 && corners <= kMaxDim + 1, "2 to 17 corners");
+        for (int axis = 0; axis < 3; ++axis)
+            require(splat.shape(axis) == index.shape(axis) && slice.shape(axis) == index.shape(axis), "shapes");
+        require(neighbors.shape(0) == corners && neighbors.shape(2) == 2, "neighbours of every axis");
+        require(order >= 0 && order <= 2, "order");
+        begin(images, n, shift);
+        for (std::size_t image = 0; image < terms_.size(); ++image) {
+            Term<T>& term = terms_[image].emplace_back();
+            const std::size_t g = images == 1 ? 0 : image, at = g * n * corners;
+            FilterArgs<T>& l = term.lattice;
+            l.corners = static_cast<int>(corners);
+            l.splat = splat.data() + at;
+            l.slice = slice.data() + at;
+            l.tap = static_cast<T>(tap);
+            l.identity = static_cast<T>(identity);
+            l.order = static_cast<BlurOrder>(order);
+            l.index = index.data() + at;
+            l.neighbors = neighbors.data();
+            l.vertices = vertices;
+            if (images > 1) own_lattice(l, n);
+            term.shift = shift ? shift->data() + g * n : nullptr;
+        }
+        keep(nb::cast(index), nb::cast(splat), nb::cast(slice), nb::cast(neighbors), nb::cast(shift));
+    }
+
+    // Bands of the same grid for all images.
+    void add_grid(std::vector<std::int64_t> sizes, std::vector<std::int64_t> between,
+                  std::vector<In<std::int32_t, 1>> down_first, std::vector<In<T, 3>> down_weight,
+                  std::vector<In<std::int32_t, 1>> up_first, std::vector<In<T, 3>> up_weight,
+                  std::optional<In<T, 2>> shift) {
+        const std::size_t axes = up_first.size();
+        require(axes >= 1 && axes <= kMaxAxes, "1 to 8 axes");
+        require(up_weight.size() == axes && down_first.size() == axes && down_weight.size() == axes &&
+                    sizes.size() == axes && between.size() == axes, "bands");
+        Grid<T> grid{};
+        grid.axes = static_cast<int>(axes);
+        std::size_t n = 1;
+        for (std::size_t a = 0; a < axes; ++a) {
+            grid.down[a] = band(down_first[a], down_weight[a], between[a], sizes[a]);
+            grid.up[a] = band(up_first[a], up_weight[a], sizes[a], between[a]);
+            n *= static_cast<std::size_t>(sizes[a]);
+        }
+        const std::size_t images = shift ? shift->shape(0) : 1;
+        begin(images, n, shift);
+        for (std::size_t image = 0; image < terms_.size(); ++image) {
+            Term<T>& term = terms_[image].emplace_back();
+            const std::size_t g = images == 1 ? 0 : image;
+            term.grid = grid;
+            term.shift = shift ? shift->data() + g * n : nullptr;
+        }
+        keep(nb::cast(down_first), nb::cast(down_weight), nb::cast(up_first), nb::cast(up_weight),
+             nb::cast(shift));
+    }
+
+    // out = unary + sum of the terms at x, (images, n, labels). `potts` is a weight per term; where `full`
+    // says so, the term has the matrix of its place in `matrices` instead. False if x is not finite.
+    bool apply(In<T, 3> x, std::optional<In<T, 3>> unary, In<double, 1> potts, In<std::uint8_t, 1> full,
+               In<T, 3> matrices, Out<T, 3> out, std::optional<In<T, 3>> other,
+               std::optional<Out<double, 3>> slopes, int threads) {
+        const std::size_t images = x.shape(0), n = x.shape(1), labels = x.shape(2), terms = count_;
+        require(terms >= 1 && n == n_ && threads >= 1, "terms, points and threads");
+        require(labels >= 1 && labels <= most_labels(), "number of labels");
+        require(terms_.size() == 1 || terms_.size() == images, "one model per image, or one for all");
+        for (int axis = 0; axis < 3; ++axis) {
+            require(out.shape(axis) == x.shape(axis), "output shape");
+            require(!unary || unary->shape(axis) == x.shape(axis), "unary shape");
+            require(!other || other->shape(axis) == x.shape(axis), "shape of the other");
+        }
+        require(potts.shape(0) == terms && full.shape(0) == terms && matrices.shape(0) == terms, "weights");
+        require(matrices.shape(1) == labels && matrices.shape(2) == labels, "matrices");
+        require(other.has_value() == slopes.has_value(), "slopes need the other");
+        if (slopes)
+            require(slopes->shape(0) == terms && slopes->shape(1) == labels && slopes->shape(2) == labels,
+                    "slopes");
+        nb::gil_scoped_release release;
+        bool finite = true;
+        for (std::size_t g = 0; g < images; ++g) {
+            std::vector<Term<T>> now = terms_[terms_.size() == 1 ? 0 : g];
+            for (std::size_t c = 0; c < terms; ++c) {
+                now[c].potts = static_cast<T>(potts.data()[c]);
+                now[c].matrix = full.data()[c] ? matrices.data() + c * labels * labels : nullptr;
+            }
+            const std::size_t at = g * n * labels;
+            const FusedArgs<T> args{x.data() + at, unary ? unary->data() + at : nullptr, out.data() + at,
+                                    static_cast<std::int64_t>(n), static_cast<std::int64_t>(labels),
+                                    static_cast<int>(terms), now.data(), other ? other->data() + at : nullptr,
+                                    slopes ? slopes->data() : nullptr, threads};
+            if constexpr (sizeof(T) == 4) finite &= kernels().fused_f32(args);
+            else finite &= kernels().fused_f64(args);
+        }
+        return finite;
+    }
+
+    static std::size_t most_labels() {
+        return static_cast<std::size_t>(sizeof(T) == 4 ? kernels().fused_channels_f32
+                                                       : kernels().fused_channels_f64);
+    }
+
+  private:
+    void begin(std::size_t images, std::size_t n, const std::optional<In<T, 2>>& shift) {
+        require(count_ < kMaxTerms, "at most 8 terms");
+        require(count_ == 0 || n == n_, "terms of as many points");
+        require(!shift || (shift->shape(0) == images && shift->shape(1) == n), "one shift per point");
+        require(images == 1 || count_ == 0 || terms_.size() == images || terms_.size() == 1, "images");
+        n_ = n;
+        ++count_;
+        if (terms_.empty()) terms_.resize(images);
+        // What all images have shared so far is now each one's own.
+        else if (images > terms_.size()) terms_.resize(images, terms_.front());
+    }
+
+    // An image's own part of a lattice that holds several: its vertices follow one another.
+    void own_lattice(FilterArgs<T>& l, std::size_t n) {
+        const std::size_t corners = static_cast<std::size_t>(l.corners), count = n * corners;
+        std::int32_t low = l.index[0], high = l.index[0];
+        for (std::size_t i = 0; i < count; ++i) {
+            low = l.index[i] < low ? l.index[i] : low;
+            high = l.index[i] > high ? l.index[i] : high;
+        }
+        const std::int64_t vertices = high - low + 1, all = l.vertices;
+        require(low >= 0 && high < all, "vertices of the lattice");
+        std::vector<std::int32_t>& index = tables_.emplace_back(count);
+        for (std::size_t i = 0; i < count; ++i) index[i] = l.index[i] - low;
+        std::vector<std::int32_t>& neighbors = tables_.emplace_back(corners * vertices * 2);
+        for (std::size_t c = 0; c < corners; ++c)
+            for (std::int64_t v = 0; v < 2 * vertices; ++v) {
+                const std::int64_t other = l.neighbors[(c * all + low) * 2 + v] - low;
+                require(other == all - low || (other >= 0 && other < vertices), "images share no vertex");
+                neighbors[c * vertices * 2 + v] = static_cast<std::int32_t>(other < vertices ? other : vertices);
+            }
+        l.index = index.data();
+        l.neighbors = neighbors.data();
+        l.vertices = vertices;
+    }
+
+    Band<T> band(const In<std::int32_t, 1>& first, const In<T, 3>& weight, std::int64_t rows,
+                 std::int64_t columns) {
+        const auto width = static_cast<std::int64_t>(weight.shape(1));
+        const Band<T> made{rows, columns, width, first.data(), weight.data()};
+        require(rows >= 1 && columns >= 1 && width >= 1 && weight.shape(2) == kTogether, "bands");
+        require(static_cast<std::int64_t>(first.shape(0)) == made.groups() &&
+                    static_cast<std::int64_t>(weight.shape(0)) == made.groups(), "a start per four rows of a band");
+        for (std::size_t j = 0; j < first.shape(0); ++j)
+            require(first.data()[j] >= 0 && first.data()[j] + width <= columns, "bands stay inside");
+        return made;
+    }
+
+    template <typename... Objects> void keep(Objects&&... objects) { (kept_.push_back(objects), ...); }
+
+    std::size_t n_ = 0, count_ = 0;
+    std::vector<std::vector<Term<T>>> terms_;  // per image, or one for all
+    std::list<std::vector<std::int32_t>> tables_;
+    std::vector<nb::object> kept_;
+};
+
+template <typename T> void bind_model(nb::module_& m, const char* name) {
+    nb::class_<Model<T>>(m, name)
+        .def(nb::init<>())
+        .def_static("most_labels", &Model<T>::most_labels)
+        .def("add_lattice", &Model<T>::add_lattice, "index"_a.noconvert(), "splat"_a.noconvert(),
+             "slice"_a.noconvert(), "neighbors"_a.noconvert(), "shift"_a.noconvert().none(), "tap"_a,
+             "identity"_a, "order"_a)
+        .def("add_grid", &Model<T>::add_grid, "sizes"_a, "between"_a, "down_first"_a, "down_weight"_a, "up_first"_a, "up_weight"_a,
+             "shift"_a.noconvert().none())
+        .def("apply", &Model<T>::apply, "x"_a.noconvert(), "unary"_a.noconvert().none(),
+             "potts"_a.noconvert(), "full"_a.noconvert(), "matrices"_a.noconvert(), "out"_a.noconvert(),
+             "other"_a.noconvert().none(), "slopes"_a.noconvert().none(), "threads"_a);
+}
+
 template <typename T> void bind(nb::module_& m) {
     m.def("build_lattice", &build_lattice<T>, "features"_a.noconvert(), "scale"_a.noconvert(),
           "low"_a.noconvert(), "high"_a.noconvert(), "index"_a.noconvert(), "weight"_a.noconvert(),
@@ -223,6 +402,8 @@ template <typename T> void bind(nb::module_& m) {
 NB_MODULE(_core, m) {
     bind<float>(m);
     bind<double>(m);
+    bind_model<float>(m, "ModelF32");
+    bind_model<double>(m, "ModelF64");
     m.def("empty", &empty, "bytes"_a);
     m.def("isa", [] { return kernels().isa; });
     m.def("openmp", [] {

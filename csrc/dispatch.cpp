@@ -17,6 +17,9 @@ namespace fwcrf {
     void diagonal_f64(const DiagonalArgs<double>&);                                                \
     void axis_f32(const AxisArgs<float>&);                                                         \
     void axis_f64(const AxisArgs<double>&);                                                        \
+    std::int64_t fused_channels(int);                                                              \
+    bool fused_f32(const FusedArgs<float>&);                                                       \
+    bool fused_f64(const FusedArgs<double>&);                                                      \
     void project_f32(const SimplexArgs<float>&);                                                   \
     void project_f64(const SimplexArgs<double>&);                                                  \
     void project_derivative_f32(const SimplexArgs<float>&);                                        \
@@ -36,6 +39,10 @@ namespace fwcrf {
                                diagonal_f64,                                                       \
                                axis_f32,                                                           \
                                axis_f64,                                                           \
+                               fused_channels(4),                                                  \
+                               fused_channels(8),                                                  \
+                               fused_f32,                                                          \
+                               fused_f64,                                                          \
                                project_f32,                                                        \
                                project_f64,                                                        \
                                project_derivative_f32,                                             \

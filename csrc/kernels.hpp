@@ -1,6 +1,6 @@
 // The inner loops, compiled once per instruction set and chosen at run time.
 //
-// embed.cpp, kernels.cpp and simplex.cpp are compiled several times with FWCRF_ISA naming the variant; each copy
+// embed.cpp, fused.cpp, kernels.cpp and simplex.cpp are compiled several times with FWCRF_ISA naming the variant; each copy
 // lives in its own namespace and is reached through one table of function pointers.
 #pragma once
 
@@ -70,6 +70,47 @@ template <typename T> struct AxisArgs {
     int threads;
 };
 
+// A banded matrix. Four rows at a time share `width` columns, from first[j / 4] on; weights of rows past
+// the end are zero.
+constexpr int kTogether = 4;
+template <typename T> struct Band {
+    std::int64_t rows, columns, width;
+    const std::int32_t* first;       // (groups)
+    const T* weight;                 // (groups, width, 4)
+    std::int64_t groups() const { return (rows + kTogether - 1) / kTogether; }
+};
+
+// K_1 (x) K_2 (x) ... over the axes of a grid, each as K_a = up_a down_a.
+constexpr int kMaxAxes = 8;
+template <typename T> struct Grid {
+    int axes;
+    Band<T> down[kMaxAxes], up[kMaxAxes];
+};
+
+// (K + diag(shift)) (x) M, with K on a lattice or on a grid, and M a matrix or Potts.
+template <typename T> struct Term {
+    FilterArgs<T> lattice;           // its x, out, n, channels, shift and threads are not looked at
+    Grid<T> grid;                    // axes = 0 where the term has a lattice
+    const T* shift;                  // (n) or null
+    T potts;
+    const T* matrix;                 // (channels, channels), or null for Potts
+};
+
+// out = unary + sum of the terms, applied to x: one pass over x to gather it, one to answer.
+constexpr int kMaxTerms = 8;
+template <typename T> struct FusedArgs {
+    const T* x;                      // (n, channels)
+    const T* unary;                  // (n, channels) or null
+    T* out;                          // (n, channels)
+    std::int64_t n, channels;
+    int terms;
+    const Term<T>* term;
+    // With y_c = (K_c + diag) x: the derivative of <other, out> in each Potts weight, or in each matrix.
+    const T* other;                  // (n, channels) or null
+    double* slopes;                  // (terms, channels, channels); of Potts only the first is filled
+    int threads;
+};
+
 // Maps of the rows of an array, each to its own simplex, and their derivatives.
 template <typename T> struct SimplexArgs {
     const T* x;                      // (n, length)
@@ -96,6 +137,10 @@ struct Kernels {
     void (*diagonal_f64)(const DiagonalArgs<double>&);
     void (*axis_f32)(const AxisArgs<float>&);
     void (*axis_f64)(const AxisArgs<double>&);
+    // Most channels the fused model takes, and itself: false if x held a value that was not finite.
+    std::int64_t fused_channels_f32, fused_channels_f64;
+    bool (*fused_f32)(const FusedArgs<float>&);
+    bool (*fused_f64)(const FusedArgs<double>&);
     void (*project_f32)(const SimplexArgs<float>&);
     void (*project_f64)(const SimplexArgs<double>&);
     void (*project_derivative_f32)(const SimplexArgs<float>&);

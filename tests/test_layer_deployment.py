@@ -42,7 +42,7 @@ def test_compiled_without_a_break(solver, fresh):
 def test_compiled_for_training(fresh):
     learnable = ("weights", "compatibility", "lambda", "steps", "skip")
     layer = crf(learnable=learnable, skip=0.5, num_steps=2, **SINGLE)
-    compiled = torch.compile(layer, backend="aot_eager")
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     photo, z = inputs(2)
     found = []
     for call in (layer, compiled):

@@ -29,3 +29,42 @@ def project(v: Any, scale: float, out: Any, threads: int) -> None: ...
 def project_derivative(d: Any, p: Any, scale: float, out: Any, threads: int) -> None: ...
 def softmax(v: Any, scale: float, out: Any, threads: int) -> None: ...
 def softmax_derivative(d: Any, p: Any, scale: float, out: Any, threads: int) -> None: ...
+
+class ModelF32:
+    @staticmethod
+    def most_labels() -> int: ...
+    def add_lattice(
+        self,
+        index: Any,
+        splat: Any,
+        slice: Any,
+        neighbors: Any,
+        shift: Any,
+        tap: float,
+        identity: float,
+        order: int,
+    ) -> None: ...
+    def add_grid(
+        self,
+        sizes: list[int],
+        between: list[int],
+        down_first: list[Any],
+        down_weight: list[Any],
+        up_first: list[Any],
+        up_weight: list[Any],
+        shift: Any,
+    ) -> None: ...
+    def apply(
+        self,
+        x: Any,
+        unary: Any,
+        potts: Any,
+        full: Any,
+        matrices: Any,
+        out: Any,
+        other: Any,
+        slopes: Any,
+        threads: int,
+    ) -> bool: ...
+
+class ModelF64(ModelF32): ...

@@ -139,7 +139,7 @@ class Energy:
 
     def grad(self, x: Tensor) -> Tensor:
         """P x + u."""
-        return self.pairwise(x) + self.unary
+        return self.pairwise.plus(x, self.unary)
 
     def hessian(self, d: Tensor) -> Tensor:
         """P d."""

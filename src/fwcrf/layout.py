@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
@@ -40,9 +41,10 @@ def labels_first(x: Tensor, grid: Sequence[int]) -> Tensor:
     return x.mT.contiguous().unflatten(-1, tuple(grid))
 
 
-def full_precision(scores: Tensor) -> torch.autocast:
+def full_precision(scores: Tensor) -> AbstractContextManager[object]:
     """Without autocast, on the device of the scores."""
-    return torch.autocast(scores.device.type if isinstance(scores, Tensor) else "cpu", enabled=False)
+    device = scores.device.type if isinstance(scores, Tensor) else "cpu"
+    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
 
 
 def as_precise(image: Tensor, x: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from fwcrf.compatibility import Compatibility, compatibility
 from fwcrf.features import pixels
+from fwcrf.fused import Fused, fuse
 from fwcrf.kernels.gaussians import Gaussian, Kernel, Weight
 from fwcrf.kernels.operator import Operator, has_values
 
@@ -46,6 +48,10 @@ class Pairwise(ABC):
     def to_dense(self) -> Tensor:
         """The matrix, ``(*batch, n L, n L)``: for tests and small problems."""
 
+    def plus(self, x: Tensor, unary: Tensor) -> Tensor:
+        """P x + u."""
+        return self(x) + unary
+
     def absolute_row_sums(self, num_labels: int) -> Tensor:
         """sum_jt |P_is,jt|, or an upper bound on it, ``(*batch, n, L)``.
 
@@ -66,8 +72,40 @@ class Pairwise(ABC):
     __rmul__ = __mul__
 
 
+class Dense(Pairwise):
+    """Sums of K (x) M, which the fused engine answers at once where it can."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        engine = self._engine(x, None)
+        return self._one_by_one(x) if engine is None else engine(x, None)
+
+    def plus(self, x: Tensor, unary: Tensor) -> Tensor:
+        engine = self._engine(x, unary)
+        return self._one_by_one(x) + unary if engine is None else engine(x, unary)
+
+    @abstractmethod
+    def _one_by_one(self, x: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _parts(self) -> Sequence[Pairwise]: ...
+
+    def _engine(self, x: Tensor, unary: Tensor | None) -> Fused | None:
+        if torch.compiler.is_compiling() or self._fused is None:
+            return None
+        for part in self._parts():
+            part._check(x)  # type: ignore[attr-defined]
+        return self._fused if self._fused.takes(x, unary) else None
+
+    @cached_property
+    def _fused(self) -> Fused | None:
+        parts = self._parts()
+        if not all(isinstance(part, Kronecker) for part in parts):
+            return None
+        return fuse([(part.operator, part.compat) for part in parts])  # type: ignore[attr-defined]
+
+
 @dataclass(frozen=True)
-class Kronecker(Pairwise):
+class Kronecker(Dense):
     """K (x) M: neighbours by K, penalties by M."""
 
     operator: Operator
@@ -75,13 +113,19 @@ class Kronecker(Pairwise):
     num_labels: int
     removed: Tensor | None = None  # (*batch, n): the diagonal that was taken from K, where known
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def _one_by_one(self, x: Tensor) -> Tensor:
+        self._check(x)
+        return self.compat.apply(self.operator(x))
+
+    def _parts(self) -> Sequence[Pairwise]:
+        return [self]
+
+    def _check(self, x: Tensor) -> None:
         if x.dim() < 2 or x.shape[-1] != self.num_labels:
             raise ValueError(
                 f"x has shape {tuple(x.shape)}; expected (*batch, {self.operator.n}, {self.num_labels}): "
                 f"{self.num_labels} labels on the last axis."
             )
-        return self.compat.apply(self.operator(x))
 
     def to_dense(self) -> Tensor:
         K = self.operator.to_dense()
@@ -102,16 +146,19 @@ class Kronecker(Pairwise):
 
 
 @dataclass(frozen=True)
-class Sum(Pairwise):
+class Sum(Dense):
     """P_1 + P_2 + ..."""
 
     terms: Sequence[Pairwise]
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def _one_by_one(self, x: Tensor) -> Tensor:
         total = self.terms[0](x)
         for term in self.terms[1:]:
             total = total + term(x)
         return total
+
+    def _parts(self) -> Sequence[Pairwise]:
+        return self.terms
 
     def to_dense(self) -> Tensor:
         total = self.terms[0].to_dense()

@@ -13,7 +13,7 @@ from torch import Tensor
 from fwcrf.features import bilateral, pixels, positions
 from fwcrf.kernels.calibration import row_factor
 from fwcrf.kernels.exact import Exact
-from fwcrf.kernels.lattice import Lattice
+from fwcrf.kernels.lattice import Lattice, lattice_shape
 from fwcrf.kernels.operator import (
     Normalization,
     Operator,
@@ -113,16 +113,55 @@ def gaussian(features: Tensor, method: str, normalization: Normalization) -> Ope
     check_normalization(normalization)
     if method == "exact":
         check_finite(features, "features")
-        operator: Operator = Exact(features)
-    elif method == "lattice":
-        operator = Lattice.build(features)
-        if normalization == "none":
-            # The other modes divide by the row sums, and by this factor with them.
-            operator = operator.scaled(row_factor(features, operator))
-        operator = operator.with_unit_diagonal()
-    else:
-        raise ValueError(f"method={method!r} is not known here; expected 'lattice' or 'exact'.")
-    return operator.normalized(normalization)
+        return Exact(features).normalized(normalization)
+    if method == "lattice":
+        # Traced code sees one operation with a table of unknown length, and no derivative in the features.
+        traced = torch.compiler.is_compiling() and not features.requires_grad
+        return _traced(features, normalization) if traced else _on_lattice(features, normalization)
+    raise ValueError(f"method={method!r} is not known here; expected 'lattice' or 'exact'.")
+
+
+def _on_lattice(features: Tensor, normalization: Normalization) -> Operator:
+    operator: Operator = Lattice.build(features)
+    if normalization == "none":
+        # The other modes divide by the row sums, and by this factor with them.
+        operator = operator.scaled(row_factor(features, operator))
+    return operator.with_unit_diagonal().normalized(normalization)
+
+
+@torch.library.custom_op("fwcrf::gaussian_lattice", mutates_args=())
+def _tables(features: Tensor, normalization: str) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    K = _on_lattice(features, normalization)  # type: ignore[arg-type]
+    assert isinstance(K, Lattice) and K.shift is not None
+    slice = K.slice.new_empty(0) if K.slice is K.splat else K.slice
+    return tuple(t.clone() for t in (K.index, K.splat, slice, K.neighbors, K.shift, K.diagonal()))  # type: ignore
+
+
+@_tables.register_fake
+def _(features, normalization):  # type: ignore
+    *batch, n, d = features.shape
+    vertices = torch.library.get_ctx().new_dynamic_size(min=d + 1)
+    weight = features.new_empty(*batch, n, d + 1)
+    return (
+        torch.empty_like(weight, dtype=torch.int32),
+        weight,
+        weight.new_empty(0) if normalization in ("symmetric", "none") else torch.empty_like(weight),
+        weight.new_empty(d + 1, vertices, 2, dtype=torch.int32),
+        weight.new_empty(*batch, n),
+        weight.new_empty(*batch, n),
+    )
+
+
+def _traced(features: Tensor, normalization: Normalization) -> Lattice:
+    index, splat, slice, neighbors, shift, diagonal = _tables(features, normalization)
+    if normalization in ("symmetric", "none"):
+        slice = splat
+    engine = "native" if features.is_cpu else "torch"
+    order = index.new_empty(0)  # of use for the diagonal only, which is known
+    return Lattice(
+        index, splat, slice, order, neighbors, shift,
+        identity=lattice_shape(features.shape[-1]).identity, engine=engine, _diagonal=[diagonal - shift],
+    )  # fmt: skip
 
 
 def _root(precision: float | Sequence[float] | Tensor, features: Tensor) -> Tensor:

@@ -71,7 +71,7 @@ class Lattice(Operator):
         """
         check_features(features)
         engine = engine or ("native" if features.is_cpu else "torch")
-        shape = _shape(features.shape[-1])
+        shape = lattice_shape(features.shape[-1])
         lattice = Lattice.uncalibrated(features, blur=blur, engine=engine, identity=shape.identity)
         if shape.place:
             lattice = lattice._absorb((0.5 * shape.place * lattice.splat.square().sum(-1)).exp())
@@ -217,7 +217,8 @@ class _Shape(NamedTuple):
     constant: float  # c of an infinite, fully populated lattice
 
 
-def _shape(d: int) -> _Shape:
+def lattice_shape(d: int) -> _Shape:
+    """Of the lattice of d features."""
     cell = (d + 1.0) ** (d - 0.5) / (math.sqrt(2 / 3) * (d + 1)) ** d
     constant = (2 * math.pi) ** (d / 2) / cell / (1 + 2 * _TAP) ** (d + 1)
     if d <= 2:

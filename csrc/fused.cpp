@@ -1,0 +1,497 @@
+// P x + u of a dense model: every kernel, the compatibility and the unary in one answer per pixel.
+//
+// First all terms gather x: lattices by splat and blur, grids by filtering onto fewer rows. Then each
+// block of pixels reads its share of every term while it is in the first-level cache, combines them over
+// the labels and is written once.
+#include "kernels.hpp"
+#include "lattice_pass.hpp"
+#include "scratch.hpp"
+#include "vectors.hpp"
+
+#include <cstring>
+
+namespace fwcrf::FWCRF_ISA {
+
+// Pixels per block of the last pass: four rows of a grid, or one stretch of points. Values per strip of the
+// first pass over a grid.
+constexpr std::int64_t kAcross = 16, kPixels = kTogether * kAcross, kStrip = 512;
+
+// The next block lies in other rows, where the processor does not look ahead by itself.
+static inline void fetch(const void* from, std::int64_t bytes) {
+    const char* at = static_cast<const char*>(from);
+    for (std::int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(at + b);
+}
+
+// Four rows of a band times NV vectors of `source`, whose rows are `stride` values apart.
+template <typename T, int NV>
+static inline void together(const Band<T>& b, std::int64_t group, const T* source, std::int64_t stride,
+                            T* const (&target)[kTogether], std::int64_t rows) {
+    constexpr int W = kLanes<T>;
+    const T* weight = b.weight + group * b.width * kTogether;
+    const T* row = source + b.first[group] * stride;
+    Vec<T> sum[kTogether][NV] = {};
+    for (std::int64_t t = 0; t < b.width; ++t, row += stride, weight += kTogether) {
+        Vec<T> v[NV];
+        for (int k = 0; k < NV; ++k) v[k] = load(row + k * W);
+        for (int j = 0; j < kTogether; ++j)
+            for (int k = 0; k < NV; ++k) sum[j][k] += weight[j] * v[k];
+    }
+    for (int j = 0; j < rows; ++j)
+        for (int k = 0; k < NV; ++k) store(target[j] + k * W, sum[j][k]);
+}
+
+template <typename T> static inline std::int64_t rows_of(const Band<T>& b, std::int64_t group) {
+    const std::int64_t left = b.rows - group * kTogether;
+    return left < kTogether ? left : kTogether;
+}
+
+// target = band times source, rows of `inner` values. Both arrays may be read and written up to four vectors
+// past their end; what is written past a row is overwritten by the next.
+template <typename T, int NV>
+static void band_narrow(const Band<T>& b, std::int64_t inner, const T* source, T* target) {
+    for (std::int64_t group = 0; group < b.groups(); ++group) {
+        T* const first = target + group * kTogether * inner;
+        together<T, NV>(b, group, source, inner, {first, first + inner, first + 2 * inner, first + 3 * inner},
+                        rows_of(b, group));
+    }
+}
+
+// `count` values of four rows; read and written up to two vectors past their end.
+template <typename T>
+static inline void band_rows(const Band<T>& b, std::int64_t group, const T* source, std::int64_t stride,
+                             std::int64_t count, T* target, std::int64_t apart) {
+    constexpr int W = kLanes<T>;
+    for (std::int64_t e = 0; e < count; e += 2 * W) {
+        T* const first = target + e;
+        together<T, 2>(b, group, source + e, stride, {first, first + apart, first + 2 * apart, first + 3 * apart},
+                       rows_of(b, group));
+    }
+}
+
+template <typename T>
+static void band(const Band<T>& b, std::int64_t inner, const T* source, T* target) {
+    constexpr int W = kLanes<T>;
+    if (inner <= W) return band_narrow<T, 1>(b, inner, source, target);
+    if (inner <= 2 * W) return band_narrow<T, 2>(b, inner, source, target);
+    if (inner <= 3 * W) return band_narrow<T, 3>(b, inner, source, target);
+    // The end of a row first: what it writes past it is the start of the next, which comes after.
+    for (std::int64_t group = 0; group < b.groups(); ++group) {
+        const std::int64_t whole = inner / (2 * W) * (2 * W);
+        T* const first = target + group * kTogether * inner;
+        if (whole < inner) band_rows(b, group, source + whole, inner, 1, first + whole, inner);
+        band_rows(b, group, source, inner, whole, first, inner);
+    }
+}
+
+// A grid term filtered along every axis but for `up` of the first, whose rows are `slab` values of x.
+template <typename T> struct Filtered {
+    const Grid<T>* grid;
+    std::int64_t slab, padded, widest;
+    T* rows;   // (down[0].rows, padded)
+    T* spare;  // (threads, 2, widest)
+
+    std::int64_t plan(const Grid<T>& g, std::int64_t labels, int threads) {
+        constexpr std::int64_t margin = 4 * kLanes<T>;
+        grid = &g;
+        slab = labels;
+        for (int a = 1; a < g.axes; ++a) slab *= g.up[a].rows;
+        widest = padded = slab + margin;
+        for (int a = 1; a < g.axes; ++a) {
+            const std::int64_t between = slab / g.down[a].columns * g.down[a].rows;
+            if (between + margin > widest) widest = between + margin;
+        }
+        return g.down[0].rows * padded + 2 * threads * widest;
+    }
+    void place(T* memory) {
+        rows = memory;
+        spare = memory + grid->down[0].rows * padded;
+    }
+
+    // False if a value was not finite.
+    bool fill(const T* x, Team team) const {
+        constexpr int W = kLanes<T>;
+        const Band<T>& first = grid->down[0];
+        const Range mine = share(first.groups(), team.thread, team.threads);
+        const std::int64_t whole = slab / (2 * W) * (2 * W);
+        for (std::int64_t strip = 0; strip < whole; strip += kStrip) {
+            const std::int64_t count = whole - strip < kStrip ? whole - strip : kStrip;
+            for (std::int64_t g = mine.begin; g < mine.end; ++g) {
+                if (g + 1 < mine.end) {
+                    std::int64_t known = first.first[g] + first.width;
+                    for (; known < first.first[g + 1] + first.width; ++known)
+                        fetch(x + known * slab + strip, count * std::int64_t{sizeof(T)});
+                }
+                band_rows(first, g, x + strip, slab, count, rows + g * kTogether * padded + strip, padded);
+            }
+        }
+        Vec<T> nothing{};  // 0 * v is not a number unless v is finite
+        for (std::int64_t g = mine.begin; g < mine.end; ++g)
+            for (std::int64_t j = 0; j < rows_of(first, g); ++j) {
+                T* row = rows + (g * kTogether + j) * padded;
+                std::memset(row + whole, 0, (padded - whole) * sizeof(T));
+                for (std::int64_t t = 0; t < first.width; ++t) {
+                    const T weight = first.weight[(g * first.width + t) * kTogether + j];
+                    const T* source = x + (first.first[g] + t) * slab;
+                    for (std::int64_t e = whole; e < slab; ++e) row[e] += weight * source[e];
+                }
+                for (std::int64_t e = 0; e < slab; e += W) nothing += load(row + e) * T(0);
+                along_the_row(row, spare + 2 * team.thread * widest);
+            }
+        bool finite = true;
+        for (int l = 0; l < W; ++l) finite = finite && nothing[l] == T(0);
+        return finite;
+    }
+
+    void along_the_row(T* row, T* between) const {
+        T* const back = between + widest;
+        std::int64_t outer = 1;
+        for (int a = 1; a < grid->axes; ++a) {
+            const Band<T>&down = grid->down[a], &up = grid->up[a];
+            const std::int64_t inner = slab / outer / down.columns;
+            for (std::int64_t o = 0; o < outer; ++o)
+                band(down, inner, row + o * down.columns * inner, between + o * down.rows * inner);
+            for (std::int64_t o = 0; o < outer; ++o)
+                band(up, inner, between + o * down.rows * inner, back + o * up.rows * inner);
+            std::memcpy(row, back, slab * sizeof(T));
+            outer *= down.columns;
+        }
+    }
+};
+
+template <typename T, int NV> struct Fused {
+    static constexpr int W = kLanes<T>;
+    static constexpr std::int64_t kRow = NV * W;
+
+    const FusedArgs<T>& a;
+    FilterArgs<T> lattice[kMaxTerms];
+    Blurred<T> blurred[kMaxTerms];
+    Filtered<T> filtered[kMaxTerms];
+    Vec<T> mask;            // 1 for the labels in the last vector of a row, 0 past them
+    std::int64_t slab = 0;  // pixels in a row of the first axis, where there is a grid
+    std::int64_t overhang;  // pixels that a whole vector at the end of a row may touch
+    T* matrices = nullptr;  // (terms, channels, kRow)
+
+    using LatticePass = Pass<T, NV, 0, 1>;
+    LatticePass pass(int c) const { return LatticePass{lattice[c], 0, a.channels, 1}; }
+
+    Fused(const FusedArgs<T>& a, Scratch& scratch) : a(a), overhang(1 + kRow / a.channels) {
+        std::int64_t sizes[kMaxTerms], total = a.terms * a.channels * kRow;
+        for (int c = 0; c < a.terms; ++c) {
+            const Term<T>& term = a.term[c];
+            if (term.grid.axes) {
+                sizes[c] = filtered[c].plan(term.grid, a.channels, a.threads);
+                slab = filtered[c].slab / a.channels;
+            } else {
+                lattice[c] = term.lattice;
+                lattice[c].x = a.x;
+                lattice[c].n = a.n;
+                lattice[c].channels = a.channels;
+                lattice[c].shift = nullptr;
+                lattice[c].threads = a.threads;
+                sizes[c] = blurred[c].plan(lattice[c], kRow);
+            }
+            sizes[c] = (sizes[c] + 15) / 16 * 16;
+            total += sizes[c];
+        }
+        T* memory = scratch.get<T>(total);
+        matrices = memory;
+        memory += a.terms * a.channels * kRow;
+        for (int c = 0; c < a.terms; ++c) {
+            if (a.term[c].grid.axes) filtered[c].place(memory);
+            else blurred[c].base = memory;
+            memory += sizes[c];
+            if (!a.term[c].matrix) continue;
+            T* padded = matrices + c * a.channels * kRow;
+            std::memset(padded, 0, a.channels * kRow * sizeof(T));
+            for (std::int64_t s = 0; s < a.channels; ++s)
+                std::memcpy(padded + s * kRow, a.term[c].matrix + s * a.channels, a.channels * sizeof(T));
+        }
+        for (int l = 0; l < W; ++l) mask[l] = (NV - 1) * W + l < a.channels ? T(1) : T(0);
+    }
+
+    bool fill(Team team) {
+        bool finite = true;
+        for (int c = 0; c < a.terms; ++c)
+            finite &= a.term[c].grid.axes ? filtered[c].fill(a.x, team) : blurred[c].fill(pass(c), team);
+        return finite;
+    }
+
+    static inline T total(const Vec<T> (&v)[NV]) {
+        Vec<T> sum = v[0];
+        for (int k = 1; k < NV; ++k) sum += v[k];
+        T t = 0;
+        for (int l = 0; l < W; ++l) t += sum[l];
+        return t;
+    }
+
+    // The last vector of a row, zero past the labels: what lies there need not be finite.
+    inline Vec<T> within(Vec<T> v) const { return mask != T(0) ? v : Vec<T>{}; }
+
+    // The labels of pixel i, zero past them.
+    inline void labels(const T* array, std::int64_t i, Vec<T> (&v)[NV]) const {
+        const T* row = array + i * a.channels;
+        for (int k = 0; k + 1 < NV; ++k) v[k] = load(row + k * W);
+        if (i + overhang < a.n) v[NV - 1] = within(load(row + (NV - 1) * W));
+        else v[NV - 1] = load_part(row + (NV - 1) * W, a.channels - (NV - 1) * W);
+    }
+
+    // Four rows of a grid, or one stretch of points: `count` pixels from `first` on, and as many one row below.
+    struct Block {
+        std::int64_t first, rows, count;
+        std::int64_t ends;  // after so many pixels from `first` on, those that follow are written already
+    };
+
+    // A thread's share of the pixels; `slopes` is (terms, channels, kRow) where asked for.
+    void answer(Team team, double* slopes) const {
+        if (!slab) {
+            const Range mine = share(a.n, team.thread, team.threads);
+            for (std::int64_t i = mine.begin; i < mine.end; i += kPixels)
+                answer(Block{i, 1, mine.end - i < kPixels ? mine.end - i : kPixels, mine.end - i}, slopes);
+            return;
+        }
+        // Down the columns: the rows of a grid that one block reads serve the block below it as well.
+        const std::int64_t height = a.n / slab;
+        const Range groups = share((height + kTogether - 1) / kTogether, team.thread, team.threads);
+        for (std::int64_t at = 0; at < slab; at += kAcross)
+            for (std::int64_t g = groups.begin; g < groups.end; ++g) {
+                const std::int64_t left = height - g * kTogether;
+                if (left >= 2 * kTogether) prepare((g + 1) * kTogether * slab + at);
+                answer(Block{g * kTogether * slab + at, left < kTogether ? left : kTogether,
+                             slab - at < kAcross ? slab - at : kAcross, slab - at}, slopes);
+            }
+    }
+
+    void answer(const Block& block, double* slopes) const {
+        alignas(64) T x[kPixels * kRow], other[kPixels * kRow], potts[kPixels * kRow], full[kPixels * kRow];
+        T own[kPixels] = {};
+        bool with_matrix = false, with_potts = false;
+        for (int c = 0; c < a.terms; ++c) (a.term[c].matrix ? with_matrix : with_potts) = true;
+        read(a.x, block, x);
+        if (slopes) read(a.other, block, other);
+        if (with_matrix) {
+            std::memset(full, 0, sizeof(full));
+            for (int c = 0; c < a.terms; ++c)
+                if (a.term[c].matrix) add_matrix(c, block, x, other, full, slopes);
+        }
+        if (with_potts) {
+            if (slopes) against_the_others(block, other);
+            bool begun = false;
+            for (int c = 0; c < a.terms; ++c) {
+                if (a.term[c].matrix) continue;
+                double* slope = slopes ? slopes + c * a.channels * kRow : nullptr;
+                begun ? kernel<true>(c, block, a.term[c].potts, potts, slope ? other : nullptr, slope)
+                      : kernel<false>(c, block, a.term[c].potts, potts, slope ? other : nullptr, slope);
+                begun = true;
+                if (a.term[c].shift) add_shift(c, block, x, own, slope ? other : nullptr, slope);
+            }
+        }
+        for (std::int64_t r = 0, q = 0; r < block.rows; ++r)
+            for (std::int64_t p = 0; p < block.count; ++p, ++q) {
+                const std::int64_t i = block.first + r * slab + p;
+                Vec<T> u[NV] = {}, v[NV] = {};
+                if (a.unary) labels(a.unary, i, u);
+                if (with_potts) {
+                    for (int k = 0; k < NV; ++k)
+                        v[k] = load(potts + q * kRow + k * W) + own[q] * load(x + q * kRow + k * W);
+                    v[NV - 1] = within(v[NV - 1]);
+                    const T sum = total(v);
+                    for (int k = 0; k < NV; ++k) v[k] = sum - v[k];
+                }
+                if (with_matrix)
+                    for (int k = 0; k < NV; ++k) v[k] += load(full + q * kRow + k * W);
+                T* row = a.out + i * a.channels;
+                for (int k = 0; k + 1 < NV; ++k) store(row + k * W, v[k] + u[k]);
+                v[NV - 1] += u[NV - 1];
+                if (p + overhang < block.ends) store(row + (NV - 1) * W, v[NV - 1]);
+                else store_part(row + (NV - 1) * W, v[NV - 1], a.channels - (NV - 1) * W);
+            }
+    }
+
+    void prepare(std::int64_t first) const {
+        constexpr std::int64_t size = sizeof(T);
+        for (std::int64_t r = 0; r < kTogether; ++r, first += slab) {
+            const std::int64_t bytes = kAcross * a.channels * size;
+            fetch(a.x + first * a.channels, bytes);
+            if (a.unary) fetch(a.unary + first * a.channels, bytes);
+            if (a.other) fetch(a.other + first * a.channels, bytes);
+            for (int c = 0; c < a.terms; ++c) {
+                if (a.term[c].shift) fetch(a.term[c].shift + first, kAcross * size);
+                if (a.term[c].grid.axes) continue;
+                const int corners = lattice[c].corners;
+                fetch(lattice[c].index + first * corners, kAcross * corners * 4);
+                fetch(lattice[c].slice + first * corners, kAcross * corners * size);
+            }
+        }
+    }
+
+    void read(const T* array, const Block& block, T* __restrict rows) const {
+        for (std::int64_t r = 0; r < block.rows; ++r)
+            for (std::int64_t p = 0; p < block.count; ++p, rows += kRow) {
+                Vec<T> v[NV];
+                labels(array, block.first + r * slab + p, v);
+                for (int k = 0; k < NV; ++k) store(rows + k * W, v[k]);
+            }
+    }
+
+    // From z to sum(z) - z: what the labels other than each one get.
+    void against_the_others(const Block& block, T* rows) const {
+        for (std::int64_t q = 0; q < block.rows * block.count; ++q) {
+            Vec<T> v[NV];
+            for (int k = 0; k < NV; ++k) v[k] = load(rows + q * kRow + k * W);
+            const T sum = total(v);
+            for (int k = 0; k < NV; ++k) v[k] = sum - v[k];
+            v[NV - 1] = within(v[NV - 1]);
+            for (int k = 0; k < NV; ++k) store(rows + q * kRow + k * W, v[k]);
+        }
+    }
+
+    // target (+)= scale K_c x, and slope += <other, K_c x>. What lies past the labels is not defined, except
+    // for `other`, which is zero there.
+    template <bool Add>
+    void kernel(int c, const Block& block, T scale, T* target, const T* other, double* slope) const {
+        Vec<T> dots{};
+        if (a.term[c].grid.axes) from_grid<Add>(c, block, scale, target, other, dots);
+        else if (lattice[c].corners == 6) from_lattice<Add, 6>(c, block, scale, target, other, dots);
+        else from_lattice<Add, 0>(c, block, scale, target, other, dots);
+        if (slope)
+            for (int l = 0; l < W; ++l) *slope += dots[l];
+    }
+
+    template <bool Add>
+    inline void put(const Vec<T> (&v)[NV], T scale, T* target, const T* other, Vec<T>& dots) const {
+        for (int k = 0; k < NV; ++k) {
+            store(target + k * W, Add ? load(target + k * W) + scale * v[k] : scale * v[k]);
+            if (other) dots += load(other + k * W) * v[k];
+        }
+    }
+
+    template <bool Add>
+    void from_grid(int c, const Block& block, T scale, T* target, const T* other, Vec<T>& dots) const {
+        constexpr std::int64_t apart = kAcross * kRow + 8 * W;
+        alignas(64) T strip[kTogether * apart] = {};
+        const Filtered<T>& f = filtered[c];
+        const std::int64_t at = block.first % slab * a.channels;
+        band_rows(f.grid->up[0], block.first / slab / kTogether, f.rows + at, f.padded, block.count * a.channels,
+                  strip, apart);
+        for (std::int64_t r = 0, q = 0; r < block.rows; ++r)
+            for (std::int64_t p = 0; p < block.count; ++p, ++q) {
+                Vec<T> v[NV];
+                for (int k = 0; k < NV; ++k) v[k] = load(strip + r * apart + p * a.channels + k * W);
+                put<Add>(v, scale, target + q * kRow, other ? other + q * kRow : nullptr, dots);
+            }
+    }
+
+    template <bool Add, int C>
+    void from_lattice(int c, const Block& block, T scale, T* target, const T* other, Vec<T>& dots) const {
+        const FilterArgs<T>& l = lattice[c];
+        const T* const values = blurred[c].result(l);
+        const int corners = C ? C : l.corners;
+        for (std::int64_t r = 0, q = 0; r < block.rows; ++r)
+            for (std::int64_t p = 0; p < block.count; ++p, ++q) {
+                const std::int64_t i = block.first + r * slab + p;
+                const std::int32_t* index = l.index + i * corners;
+                const T* weight = l.slice + i * corners;
+                Vec<T> v[NV] = {};
+                for (int m = 0; m < corners; ++m) {
+                    const T* row = values + index[m] * kRow;
+                    for (int k = 0; k < NV; ++k) v[k] += weight[m] * load(row + k * W);
+                }
+                put<Add>(v, scale, target + q * kRow, other ? other + q * kRow : nullptr, dots);
+            }
+    }
+
+    // The diagonal of a Potts term: own += potts shift, and slope += <other, shift x>.
+    void add_shift(int c, const Block& block, const T* x, T* own, const T* other, double* slope) const {
+        const Term<T>& term = a.term[c];
+        Vec<T> dots{};
+        for (std::int64_t r = 0, q = 0; r < block.rows; ++r)
+            for (std::int64_t p = 0; p < block.count; ++p, ++q) {
+                const T shift = term.shift[block.first + r * slab + p];
+                own[q] += term.potts * shift;
+                if (!other) continue;
+                for (int k = 0; k < NV; ++k)
+                    dots += shift * load(other + q * kRow + k * W) * load(x + q * kRow + k * W);
+            }
+        if (slope)
+            for (int l = 0; l < W; ++l) *slope += dots[l];
+    }
+
+    // full += y M, and slopes += other' y, for y = (K_c + diag(shift)) x.
+    void add_matrix(int c, const Block& block, const T* x, const T* other, T* full, double* slopes) const {
+        alignas(64) T y[kPixels * kRow];
+        const Term<T>& term = a.term[c];
+        const T* const matrix = matrices + c * a.channels * kRow;
+        kernel<false>(c, block, T(1), y, nullptr, nullptr);
+        for (std::int64_t r = 0, q = 0; r < block.rows; ++r)
+            for (std::int64_t p = 0; p < block.count; ++p, ++q) {
+                T* const row = y + q * kRow;
+                if (term.shift) {
+                    const T shift = term.shift[block.first + r * slab + p];
+                    for (int k = 0; k < NV; ++k)
+                        store(row + k * W, load(row + k * W) + shift * load(x + q * kRow + k * W));
+                }
+                Vec<T> sum[NV];
+                for (int k = 0; k < NV; ++k) sum[k] = load(full + q * kRow + k * W);
+                for (std::int64_t s = 0; s < a.channels; ++s)
+                    for (int k = 0; k < NV; ++k) sum[k] += row[s] * load(matrix + s * kRow + k * W);
+                for (int k = 0; k < NV; ++k) store(full + q * kRow + k * W, sum[k]);
+            }
+        if (!slopes) return;
+        double* const slope = slopes + c * a.channels * kRow;
+        for (std::int64_t s = 0; s < a.channels; ++s) {
+            Vec<T> sum[NV] = {};
+            for (std::int64_t q = 0; q < block.rows * block.count; ++q)
+                for (int k = 0; k < NV; ++k) sum[k] += other[q * kRow + s] * load(y + q * kRow + k * W);
+            for (int k = 0; k < NV; ++k)
+                for (int l = 0; l < W; ++l) slope[s * kRow + k * W + l] += sum[k][l];
+        }
+    }
+};
+
+template <typename T, int NV> static bool fused(const FusedArgs<T>& a, Scratch& scratch) {
+    Fused<T, NV> model(a, scratch);
+    const std::int64_t each = a.other ? a.terms * a.channels * model.kRow : 0;
+    thread_local Scratch partial;
+    double* const slopes = a.other ? partial.get<double>(each * a.threads) : nullptr;
+    bool bad = false;
+    Barrier barrier;
+    if (slopes) std::memset(slopes, 0, each * a.threads * sizeof(double));
+#ifdef _OPENMP
+#pragma omp parallel num_threads(a.threads) reduction(|| : bad)
+#endif
+    {
+        const Team team = this_team();
+        bad = !model.fill(team);
+        barrier.wait(team.threads);
+        model.answer(team, slopes ? slopes + team.thread * each : nullptr);
+    }
+    if (slopes) {
+        for (std::int64_t r = 0; r < a.terms * a.channels; ++r)
+            for (std::int64_t s = 0; s < a.channels; ++s) {
+                double sum = 0;
+                for (int t = 0; t < a.threads; ++t) sum += slopes[t * each + r * model.kRow + s];
+                a.slopes[r * a.channels + s] += sum;
+            }
+    }
+    return !bad;
+}
+
+template <typename T> static bool fused(const FusedArgs<T>& a) {
+    thread_local Scratch scratch;
+    constexpr int W = kLanes<T>;
+    bool finite;
+    switch ((a.channels + W - 1) / W) {
+    case 1: finite = fused<T, 1>(a, scratch); break;
+    case 2: finite = fused<T, 2>(a, scratch); break;
+    case 3: finite = fused<T, 3>(a, scratch); break;
+    default: finite = fused<T, 4>(a, scratch); break;
+    }
+    scratch.trim();
+    return finite;
+}
+
+std::int64_t fused_channels(int bytes) { return 4 * kVectorBytes / bytes; }
+bool fused_f32(const FusedArgs<float>& a) { return fused(a); }
+bool fused_f64(const FusedArgs<double>& a) { return fused(a); }
+
+}  // namespace fwcrf::FWCRF_ISA

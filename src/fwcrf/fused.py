@@ -1,0 +1,253 @@
+"""P x + u of a dense model as one native operation: every kernel, the compatibility and the unary together.
+
+It is an engine, not a model: ``fuse`` looks at the terms of P and answers with a ``Fused`` that computes the
+same, or with None where some term has no part in it (exact kernels, other devices, asymmetric normalizations,
+bandwidths that are being learned). Answers differ by float rounding, and in float32 by up to 1e-4 of the
+largest entry of a spatial kernel of three and more pixels: that one is computed on a grid with fewer rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
+
+from fwcrf import _core
+from fwcrf.compatibility import Compatibility, Potts
+from fwcrf.kernels.lattice import _ORDERS, _TAP, Lattice
+from fwcrf.kernels.operator import Operator, Shifted, check_finite, check_values
+from fwcrf.kernels.separable import Separable
+from fwcrf.memory import empty
+from fwcrf.threads import threads_for
+
+_MODELS = {torch.float32: _core.ModelF32, torch.float64: _core.ModelF64}
+MAX_TERMS = 8
+MAX_AXES = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Fused:
+    """The terms (K_c, M_c) of a model, ready for the native engine."""
+
+    terms: Sequence[tuple[Operator, Compatibility]]
+    native: Any
+    batch_shape: torch.Size
+    dtype: torch.dtype
+
+    def takes(self, x: Tensor, unary: Tensor | None) -> bool:
+        """Whether this engine can answer for x; those that it does not take go term by term."""
+        return (
+            x.is_cpu
+            and x.dtype == self.dtype
+            and (not self.batch_shape or x.shape[:-2] == self.batch_shape)
+            and (unary is None or (unary.shape == x.shape and unary.dtype == x.dtype and unary.is_cpu))
+            and 1 <= x.shape[-1] <= self.native.most_labels()
+            and x.numel() > 0
+            and not torch._C._are_functorch_transforms_active()
+            and unpack_dual(x).tangent is None
+        )
+
+    def __call__(self, x: Tensor, unary: Tensor | None) -> Tensor:
+        """P x + u; without a unary, P x."""
+        n = self.terms[0][0].n
+        check_values(x, n, self.batch_shape)
+        weights = [_weight(compat, x) for _, compat in self.terms]
+        if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, unary, *weights)):
+            return _Apply.apply(self, x, unary, *weights)  # type: ignore[return-value]
+        return self.run(x, unary, weights)[0]
+
+    def run(
+        self,
+        x: Tensor,
+        unary: Tensor | None,
+        weights: Sequence[Tensor],
+        other: Tensor | None = None,
+        *,
+        checked: bool = True,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The answer; and where another x is given, the derivative of <other, P x> in each weight."""
+        labels, terms = x.shape[-1], len(weights)
+        flat = lambda t: None if t is None else t.detach().contiguous().view(-1, *x.shape[-2:])  # noqa: E731
+        full = torch.tensor([w.dim() > 0 for w in weights], dtype=torch.uint8)
+        potts = torch.stack([w.detach().double() if w.dim() == 0 else torch.zeros((), dtype=torch.float64)
+                             for w in weights])  # fmt: skip
+        matrices = x.new_zeros(terms, labels, labels)
+        for M, w in zip(matrices, weights, strict=True):
+            if w.dim():
+                M.copy_(w.detach())
+        out = empty(x.shape, x.dtype)
+        slopes = None if other is None else torch.zeros(terms, labels, labels, dtype=torch.float64)
+        finite = self.native.apply(
+            flat(x), flat(unary), potts, full, matrices, flat(out), flat(other), slopes,
+            threads_for(40 * terms * x.numel()),
+        )  # fmt: skip
+        if checked and not finite:
+            check_finite(x, "x")
+        return out, slopes
+
+    def term_by_term(self, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
+        """P x by operations that autograd sees through."""
+        total = None
+        for (operator, _), w in zip(self.terms, weights, strict=True):
+            y = operator.apply(x)
+            y = y @ w if w.dim() else Potts(w).apply(y)
+            total = y if total is None else total + y
+        assert total is not None
+        return total
+
+
+class _Apply(torch.autograd.Function):
+    """P is symmetric, so that it is its own backward, and finds the derivatives in the weights on the way."""
+
+    @staticmethod
+    def forward(ctx: Any, model: Fused, x: Tensor, unary: Tensor | None, *weights: Tensor) -> Tensor:
+        ctx.model, ctx.has_unary = model, unary is not None
+        ctx.learned = any(ctx.needs_input_grad[3:])
+        ctx.save_for_backward(x if ctx.learned else None, *weights)
+        return model.run(x, unary, weights)[0]
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+        x, *weights = ctx.saved_tensors
+        of_unary = g if ctx.has_unary else None
+        if torch.is_grad_enabled():
+            of_x = _Apply.apply(ctx.model, g, None, *weights)
+            of_weights: list[Tensor | None] = [None] * len(weights)
+            if ctx.learned:
+                learned = [i for i, needed in enumerate(ctx.needs_input_grad[3:]) if needed]
+                y = ctx.model.term_by_term(x, weights)
+                found = torch.autograd.grad(y, [weights[i] for i in learned], g, create_graph=True)
+                for i, slope in zip(learned, found, strict=True):
+                    of_weights[i] = slope
+            return None, of_x, of_unary, *of_weights
+        # Gradients may overflow on purpose (loss scaling): what to do about it is the caller's.
+        of_x, slopes = ctx.model.run(g, None, weights, x, checked=False)
+        return None, of_x, of_unary, *_slopes(slopes, weights, ctx.needs_input_grad[3:])
+
+
+def _slopes(slopes: Tensor | None, weights: Sequence[Tensor], needed: Sequence[bool]) -> list[Tensor | None]:
+    if slopes is None:
+        return [None] * len(weights)
+    own = [s if w.dim() else s[0, 0] for s, w in zip(slopes, weights, strict=True)]
+    return [s.to(w) if need else None for s, w, need in zip(own, weights, needed, strict=True)]
+
+
+def _weight(compat: Compatibility, x: Tensor) -> Tensor:
+    """The weight of Potts, or else the matrix."""
+    if isinstance(compat, Potts) and compat.weight.dim() == 0:
+        return compat.weight.to(x)
+    return compat.matrix(x.shape[-1]).to(x)
+
+
+def fuse(terms: Sequence[tuple[Operator, Compatibility]]) -> Fused | None:
+    """The native engine for these terms, or None where it cannot take one of them."""
+    if len(terms) > MAX_TERMS or torch.compiler.is_compiling():
+        return None
+    first = terms[0][0]
+    dtype = first.example.dtype
+    if dtype not in _MODELS or any(operator.n != first.n for operator, _ in terms):
+        return None
+    native, batches = _MODELS[dtype](), {operator.batch_shape for operator, _ in terms} - {torch.Size()}
+    if len(batches) > 1 or not all(_add(native, operator, dtype) for operator, _ in terms):
+        return None
+    return Fused(terms, native, batches.pop() if batches else torch.Size(), dtype)
+
+
+def _add(native: Any, operator: Operator, dtype: torch.dtype) -> bool:
+    if operator.example.dtype != dtype or not operator.example.is_cpu:
+        return False
+    if isinstance(operator, Lattice):
+        return _add_lattice(native, operator)
+    shift = None
+    if isinstance(operator, Shifted):
+        operator, shift = operator.inner, operator.shift
+    if isinstance(operator, Separable):
+        return _add_grid(native, operator, shift)
+    return False
+
+
+def _add_lattice(native: Any, K: Lattice) -> bool:
+    if K.engine != "native" or K.slice is not K.splat or K.blur != "symmetric":
+        return False
+    if any(t is not None and t.requires_grad for t in (K.splat, K.shift)):
+        return False
+    images = math.prod(K.batch_shape)
+    index, splat = (t.reshape(images, *t.shape[-2:]).contiguous() for t in (K.index, K.splat))
+    shift = None if K.shift is None else K.shift.reshape(images, -1).contiguous()
+    native.add_lattice(index, splat, splat, K.neighbors, shift, _TAP, K.identity, _ORDERS[K.blur])
+    return True
+
+
+def _add_grid(native: Any, K: Separable, shift: Tensor | None) -> bool:
+    if K.left is not K.right or len(K.shape) > MAX_AXES:
+        return False
+    known = (*K.taps, *(K.left or ()), *(() if shift is None else (shift,)))
+    if any(t.requires_grad for t in known):
+        return False
+    factors = [_factors(size, taps, None if K.left is None else K.left[a])
+               for a, (size, taps) in enumerate(zip(K.shape, K.taps, strict=True))]  # fmt: skip
+    down, up = zip(*factors, strict=True)
+    if shift is not None:
+        shift = shift.reshape(math.prod(shift.shape[:-1]), -1).contiguous()
+    native.add_grid(
+        [b.rows for b in up], [b.rows for b in down], [b.first for b in down], [b.weight for b in down],
+        [b.first for b in up], [b.weight for b in up], shift,
+    )  # fmt: skip
+    return True
+
+
+@dataclass(frozen=True)
+class Band:
+    """A banded matrix, four rows at a time: they share the columns from first[j // 4] on."""
+
+    rows: int
+    first: Tensor  # (groups,), int32
+    weight: Tensor  # (groups, width, 4)
+
+
+def band(matrix: Tensor) -> Band:
+    """A matrix whose entries other than zero lie close together in every row."""
+    rows, columns = matrix.shape
+    padded = torch.nn.functional.pad(matrix, (0, 0, 0, -rows % 4)).view(-1, 4, columns)
+    there = (padded != 0).any(1)
+    first = there.to(torch.uint8).argmax(-1)
+    last = columns - 1 - there.flip(-1).to(torch.uint8).argmax(-1)
+    width = int((last - first).max()) + 1
+    first = first.clamp(max=columns - width)
+    shared = (first[:, None] + torch.arange(width))[:, None].expand(-1, 4, -1)
+    return Band(rows, first.int(), padded.gather(-1, shared).mT.contiguous())
+
+
+def _factors(size: int, taps: Tensor, scale: Tensor | None) -> tuple[Band, Band]:
+    """Bands ``down`` and ``up`` of the matrix of one axis: diag(scale) K diag(scale) = up down."""
+    sigma = _sigma(taps)
+    spacing = int(sigma / 1.5 + 1e-3) if taps.dtype == torch.float32 and sigma < size else 1
+    if spacing < 2:
+        i = torch.arange(size)
+        distance = (i[:, None] - i).abs()
+        K = torch.where(distance < len(taps), taps[distance.clamp(max=len(taps) - 1)], 0)
+        K = K if scale is None else scale[:, None] * K * scale
+        return band(K), band(torch.eye(size, dtype=taps.dtype))
+    # exp(-(i - j)^2 / (2 s^2)) is the sum over c of h(i - c) h(j - c), h of width s / sqrt(2), for c on a
+    # grid of this spacing, to 2 exp(-(pi s / spacing)^2 / 2): 3e-5 at a spacing of s / 1.5.
+    reach = math.ceil(4.8 * sigma / math.sqrt(2) / spacing) * spacing
+    c = torch.arange(-reach + reach % spacing, size + reach, spacing)
+    distance = torch.arange(size)[:, None].double() - c
+    h = torch.where(distance.abs() <= 4.8 * sigma / math.sqrt(2), (-(distance / sigma).square()).exp(), 0)
+    h = h[:, (h != 0).any(0)] * math.sqrt(spacing * math.sqrt(2 / math.pi) / sigma)
+    h = (h if scale is None else scale[:, None].double() * h).to(taps.dtype)
+    return band(h.mT.contiguous()), band(h)
+
+
+def _sigma(taps: Tensor) -> float:
+    """The standard deviation whose Gaussian has these taps."""
+    if len(taps) < 2 or float(taps[1]) == 0:
+        return 0.0
+    at = min(len(taps) - 1, 8)  # far enough from the centre for float32 to tell it from 1
+    known = float(taps[at])
+    return at / math.sqrt(-2 * math.log(known)) if 0 < known < 1 else math.inf
