@@ -13,6 +13,7 @@
 #include "features.hpp"
 #include "kernels.hpp"
 #include "lattice.hpp"
+#include "layout.hpp"
 #include "memory.hpp"
 
 namespace nb = nanobind;
@@ -137,6 +138,14 @@ void bilateral(In<T, 3> values, In<std::int64_t, 1> sizes, In<T, 1> inverse, Out
     nb::gil_scoped_release release;
     bilateral_features(values.data(), static_cast<std::int64_t>(images), static_cast<int>(channels),
                        sizes.data(), static_cast<int>(axes), inverse.data(), out.data(), threads);
+}
+
+template <typename T> void transposed(In<T, 3> x, Out<T, 3> out, int threads) {
+    require(out.shape(0) == x.shape(0) && out.shape(1) == x.shape(2) && out.shape(2) == x.shape(1), "output shape");
+    require(threads >= 1, "threads >= 1");
+    nb::gil_scoped_release release;
+    transpose(x.data(), static_cast<std::int64_t>(x.shape(0)), static_cast<std::int64_t>(x.shape(1)),
+              static_cast<std::int64_t>(x.shape(2)), out.data(), threads);
 }
 
 template <typename T>
@@ -389,6 +398,7 @@ template <typename T> void bind(nb::module_& m) {
           "order"_a.noconvert(), "neighbors"_a.noconvert(), "tap"_a, "identity"_a, "out"_a.noconvert(), "threads"_a);
     m.def("filter_axis", &filter_axis<T>, "x"_a.noconvert(), "taps"_a.noconvert(),
           "out"_a.noconvert(), "threads"_a);
+    m.def("transpose", &transposed<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("project", &project<T>, "v"_a.noconvert(), "scale"_a, "out"_a.noconvert(), "threads"_a);
     m.def("project_derivative", &project_derivative<T>, "d"_a.noconvert(), "p"_a.noconvert(),
           "scale"_a, "out"_a.noconvert(), "threads"_a);

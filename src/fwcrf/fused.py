@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.forward_ad import unpack_dual
 
 from fwcrf import _core
 from fwcrf.compatibility import Compatibility, Potts
 from fwcrf.kernels.lattice import _ORDERS, _TAP, Lattice
 from fwcrf.kernels.operator import Operator, Shifted, check_finite, check_values
+from fwcrf.kernels.ops import transformed
 from fwcrf.kernels.separable import Separable
 from fwcrf.memory import empty
 from fwcrf.threads import threads_for
@@ -48,8 +48,7 @@ class Fused:
             and (unary is None or (unary.shape == x.shape and unary.dtype == x.dtype and unary.is_cpu))
             and 1 <= x.shape[-1] <= self.native.most_labels()
             and x.numel() > 0
-            and not torch._C._are_functorch_transforms_active()
-            and unpack_dual(x).tangent is None
+            and not transformed(x)
         )
 
     def __call__(self, x: Tensor, unary: Tensor | None) -> Tensor:

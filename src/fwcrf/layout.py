@@ -5,9 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from fwcrf import _core
+from fwcrf.kernels.ops import differentiated, transformed
+from fwcrf.memory import empty
+from fwcrf.threads import threads_for
 
 
 def labels_last(scores: Tensor, num_labels: int, spatial_dims: int, name: str) -> Tensor:
@@ -33,12 +39,37 @@ def labels_last(scores: Tensor, num_labels: int, spatial_dims: int, name: str) -
         raise ValueError(f"{name} has shape {shape}; expected at least one image and one pixel.")
     if scores.dtype != torch.float64:
         scores = scores.float()
-    return scores.flatten(-spatial_dims).mT.contiguous()
+    return transposed(scores.flatten(-spatial_dims))
 
 
 def labels_first(x: Tensor, grid: Sequence[int]) -> Tensor:
     """``(*batch, n, L)`` as ``(*batch, L, *grid)``, contiguous."""
-    return x.mT.contiguous().unflatten(-1, tuple(grid))
+    return transposed(x).unflatten(-1, tuple(grid))
+
+
+def transposed(x: Tensor) -> Tensor:
+    """``x.mT``, contiguous."""
+    if transformed(x) or not x.is_cpu or x.dtype not in (torch.float32, torch.float64):
+        return x.mT.contiguous()
+    return _Transpose.apply(x) if differentiated(x) else _transpose(x)  # type: ignore[return-value]
+
+
+def _transpose(x: Tensor) -> Tensor:
+    out = empty((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype)
+    if x.numel():
+        flat = x.detach().contiguous().view(-1, *x.shape[-2:])
+        _core.transpose(flat, out.view(-1, *out.shape[-2:]), threads_for(x.numel()))
+    return out
+
+
+class _Transpose(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return _transpose(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:  # type: ignore[override]
+        return transposed(g)
 
 
 def full_precision(scores: Tensor) -> AbstractContextManager[object]:

@@ -27,12 +27,19 @@ from fwcrf.threads import threads_for
 _CHUNK_BYTES = 16 << 20
 
 
+def transformed(x: Tensor) -> bool:
+    """Whether torch traces the code, or x stands for something else: torch.func, forward-mode derivatives."""
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()
+        or unpack_dual(x).tangent is not None
+    )
+
+
 def differentiated(x: Tensor, *others: Tensor | None) -> bool:
     """Whether someone may ask for derivatives; a Function takes longer to apply than its operator."""
     # Inside torch.func a tensor does not tell whether an outer transform differentiates it.
-    if not torch.compiler.is_compiling() and (
-        torch._C._are_functorch_transforms_active() or unpack_dual(x).tangent is not None
-    ):
+    if not torch.compiler.is_compiling() and transformed(x):
         return True
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, *others))
 
