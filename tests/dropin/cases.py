@@ -42,7 +42,9 @@ def scores(height: int, width: int, labels: int) -> np.ndarray:
     """Probabilities ``(labels, height, width)`` that are coarse and partly wrong."""
     rng = np.random.default_rng(11)
     coarse = rng.normal(0, 1.5, (labels, -(-height // 6), -(-width // 6)))
-    fine = np.kron(coarse, np.ones((1, 6, 6)))[:, :height, :width] + rng.normal(0, 0.5, (labels, height, width))
+    fine = np.kron(coarse, np.ones((1, 6, 6)))[:, :height, :width] + rng.normal(
+        0, 0.5, (labels, height, width)
+    )
     weights = np.exp(fine)
     return (weights / weights.sum(0)).astype(np.float32)
 

@@ -38,8 +38,8 @@ def real(value: Any, name: str) -> float:
 
 def bandwidths(value: Any, name: str, count: int) -> list[float]:
     """``count`` standard deviations from one number or from the first so many of a sequence."""
-    each = [value] * count if isinstance(value, Number) else [value[i] for i in range(count)]
-    found = [real(v, name) for v in each]
+    alike = isinstance(value, Number)
+    found = [real(value if alike else value[i], name) for i in range(count)]
     if not all(found):
         raise ValueError(f"{name}={value!r}; expected standard deviations other than 0.")
     return found
