@@ -3,6 +3,7 @@
 import copy
 import inspect
 import pickle
+import subprocess
 import sys
 
 import cases
@@ -215,6 +216,21 @@ def test_any_solver_will_do_without_kernels():
     crf.setUnaryEnergy(np.random.default_rng(0).random((4, 5)).astype(np.float32))
     for solver in ("fw", "convex-fw", "cmf1"):
         assert np.array(crf.inference(3, solver=solver)).shape == (4, 5)
+
+
+def test_nothing_heavy_is_loaded_to_get_going():
+    """torch's compiler and its computer algebra take longer to load than an image to refine."""
+    code = """
+import sys, numpy as np, fwcrf.pydensecrf.densecrf as dcrf
+crf = dcrf.DenseCRF2D(4, 3, 2)
+crf.setUnaryEnergy(np.zeros((2, 12), np.float32))
+crf.addPairwiseGaussian(3, 3)
+crf.addPairwiseGaussian(3, np.ones(2, np.float32))
+crf.klDivergence(crf.inference(2))
+assert not {"torch._dynamo", "sympy"} & set(sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
 
 
 def test_threads_do_not_change_the_answer(num_threads):
