@@ -20,8 +20,8 @@ def unary_from_labels(
     ``zero_unsure`` the labels count from 1, and 0 says nothing: all labels cost the same there.
 
     >>> unary_from_labels(np.array([0, 1, 2]), 2, gt_prob=0.75)
-    array([[0.6931472 , 0.2876821 , 1.3862944 ],
-           [0.6931472 , 1.3862944 , 0.2876821 ]], dtype=float32)
+    array([[0.6931472, 0.2876821, 1.3862944],
+           [0.6931472, 1.3862944, 0.2876821]], dtype=float32)
     """
     assert 0 < gt_prob < 1, f"gt_prob={gt_prob!r} must be in (0,1)"
     labels = labels.flatten()
