@@ -1,15 +1,13 @@
-"""Store pydensecrf's answers to ``cases.py``: ``python tests/dropin/make_reference.py``.
+"""Store pydensecrf's answers to ``dropin_cases.py``: ``python tests/dropin/make_reference.py``.
 
 Made with pydensecrf2 1.1, which ``make .venv/.bench`` installs.
 """
 
 import os
-from pathlib import Path
 
-import cases
+import dropin_cases as cases
 import numpy as np
-
-REFERENCE = Path(__file__).with_name("reference.npz")
+from dropin_cases import REFERENCE
 
 
 def main() -> None:

@@ -29,10 +29,11 @@ _CHUNK_BYTES = 16 << 20
 
 def differentiated(x: Tensor, *others: Tensor | None) -> bool:
     """Whether someone may ask for derivatives; a Function takes longer to apply than its operator."""
-    if not torch.compiler.is_compiling():
-        # Inside torch.func a tensor does not tell whether an outer transform differentiates it.
-        if torch._C._are_functorch_transforms_active() or unpack_dual(x).tangent is not None:
-            return True
+    # Inside torch.func a tensor does not tell whether an outer transform differentiates it.
+    if not torch.compiler.is_compiling() and (
+        torch._C._are_functorch_transforms_active() or unpack_dual(x).tangent is not None
+    ):
+        return True
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, *others))
 
 

@@ -7,7 +7,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-import cases
+import dropin_cases as cases
 import numpy as np
 import pytest
 from PIL import Image

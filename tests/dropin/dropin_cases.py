@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 from types import ModuleType
 
 import numpy as np
+
+REFERENCE = Path(__file__).with_name("reference.npz")
 
 NORMALIZATIONS = ["NO_NORMALIZATION", "NORMALIZE_BEFORE", "NORMALIZE_AFTER", "NORMALIZE_SYMMETRIC"]
 KERNELS = ["CONST_KERNEL", "DIAG_KERNEL", "FULL_KERNEL"]

@@ -1,9 +1,9 @@
 """The drop-in beside what pydensecrf answered to the same calls: stored, and live where it is installed."""
 
-import cases
+import dropin_cases as cases
 import numpy as np
 import pytest
-from make_reference import REFERENCE
+from dropin_cases import REFERENCE
 
 from fwcrf.pydensecrf import densecrf, utils
 

@@ -6,7 +6,7 @@ import pickle
 import subprocess
 import sys
 
-import cases
+import dropin_cases as cases
 import numpy as np
 import pytest
 import torch
