@@ -1,4 +1,4 @@
-"""Speed, memory, growth and accuracy of the kernels, beside pydensecrf: ``python -m benchmarks``."""
+"""Speed, memory, growth and accuracy, beside pydensecrf: ``python -m benchmarks``."""
 
 import os
 

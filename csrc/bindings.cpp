@@ -42,11 +42,12 @@ nb::ndarray<nb::numpy, std::uint8_t, nb::ndim<1>> empty(std::size_t bytes) {
 template <typename T>
 Table build_lattice(In<T, 3> features, In<double, 1> scale, In<std::int64_t, 1> low,
                     In<std::int64_t, 1> high, Out<std::int32_t, 3> index, Out<T, 3> weight,
-                    Out<std::int64_t, 3> order, int threads) {
+                    Out<std::int64_t, 3> order, int threads, bool single) {
     const Points<T> points{features.data(), static_cast<std::int64_t>(features.shape(0)),
                            static_cast<std::int64_t>(features.shape(1)),
-                           static_cast<int>(features.shape(2))};
+                           static_cast<int>(features.shape(2)), single};
     const std::size_t d = features.shape(2);
+    require(!single || sizeof(T) == 4, "float32 features for float arithmetic");
     require(d >= 1 && d <= kMaxDim, "1 to 16 features per point");
     require(scale.shape(0) == d && low.shape(0) >= d && high.shape(0) >= d, "one bound per feature");
     for (int axis = 0; axis < 3; ++axis) {
@@ -387,7 +388,7 @@ template <typename T> void bind_model(nb::module_& m, const char* name) {
 template <typename T> void bind(nb::module_& m) {
     m.def("build_lattice", &build_lattice<T>, "features"_a.noconvert(), "scale"_a.noconvert(),
           "low"_a.noconvert(), "high"_a.noconvert(), "index"_a.noconvert(), "weight"_a.noconvert(),
-          "order"_a.noconvert(), "threads"_a);
+          "order"_a.noconvert(), "threads"_a, "single"_a = false);
     m.def("bilateral_features", &bilateral<T>, "values"_a.noconvert(), "sizes"_a.noconvert(),
           "inverse"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("feature_bounds", &feature_bounds<T>, "features"_a.noconvert());

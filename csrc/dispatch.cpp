@@ -9,6 +9,7 @@ namespace fwcrf {
     namespace ISA {                                                                                \
     void embed_f32(const float*, int, int, const double*, Embedding&);                             \
     void embed_f64(const double*, int, int, const double*, Embedding&);                            \
+    void embed_single(const float*, int, int, const double*, Embedding&);                          \
     bool bounds_f32(const float*, std::int64_t, int, double*, double*);                            \
     bool bounds_f64(const double*, std::int64_t, int, double*, double*);                           \
     bool filter_f32(const FilterArgs<float>&);                                                     \
@@ -31,6 +32,7 @@ namespace fwcrf {
     static const Kernels table{#ISA,                                                               \
                                embed_f32,                                                          \
                                embed_f64,                                                          \
+                               embed_single,                                                       \
                                bounds_f32,                                                         \
                                bounds_f64,                                                         \
                                filter_f32,                                                         \

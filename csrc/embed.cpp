@@ -20,16 +20,26 @@ static inline Real where(Integer mask, Real v) {
     return reinterpret_cast<Real>(mask & reinterpret_cast<Integer>(v));
 }
 
+// To the nearest float where that is asked for. Sums and products of two floats, rounded from double, are
+// what float arithmetic itself would give.
+template <bool Single> static inline Real rounded(Real v) {
+    if constexpr (Single) {
+        typedef float Floats __attribute__((vector_size(kVectorBytes / 2)));
+        return __builtin_convertvector(__builtin_convertvector(v, Floats), Real);
+    }
+    return v;
+}
+
 static inline Integer integer(Real v) { return reinterpret_cast<Integer>(v + kMagic) - kMagicBits; }
 
 // D is the dimension where it is known to the compiler, 0 otherwise.
-template <int D, typename T>
+template <int D, bool Single, typename T>
 static void embed(const T* features, int count, int dim, const double* scale, Embedding& out) {
     constexpr int W = kLanes<double>;
     constexpr int most = (D ? D : kMaxDim) + 1;
     const int d = D ? D : dim;
     const int corners = d + 1;
-    const Real inverse = splat(1.0 / corners), size = splat(corners), one = splat(1.0), zero{};
+    const Real inverse = rounded<Single>(splat(1.0 / corners)), size = splat(corners), one = splat(1.0), zero{};
 
     for (int first = 0; first < count; first += W) {
         Real elevated[most], quotient[most], residual[most], rank[most];
@@ -41,14 +51,14 @@ static void embed(const T* features, int count, int dim, const double* scale, Em
             } else {
                 for (int l = 0; first + l < count; ++l) column[l] = features[(first + l) * d + j - 1];
             }
-            const Real c = column * scale[j - 1];
-            elevated[j] = sum - static_cast<double>(j) * c;
-            sum += c;
+            const Real c = rounded<Single>(column * scale[j - 1]);
+            elevated[j] = rounded<Single>(sum - rounded<Single>(static_cast<double>(j) * c));
+            sum = rounded<Single>(sum + c);
         }
         elevated[0] = sum;
         for (int i = 0; i < corners; ++i) {
-            quotient[i] = (elevated[i] * inverse + kMagic) - kMagic;
-            residual[i] = elevated[i] - quotient[i] * size;
+            quotient[i] = (rounded<Single>(elevated[i] * inverse) + kMagic) - kMagic;
+            residual[i] = rounded<Single>(elevated[i] - quotient[i] * size);
             rank[i] = zero;
             total += quotient[i];
         }
@@ -95,14 +105,14 @@ static void embed(const T* features, int count, int dim, const double* scale, Em
     }
 }
 
-template <typename T>
+template <bool Single, typename T>
 static void embed_any(const T* features, int count, int d, const double* scale, Embedding& out) {
     switch (d) {
-    case 2: return embed<2>(features, count, d, scale, out);
-    case 3: return embed<3>(features, count, d, scale, out);
-    case 5: return embed<5>(features, count, d, scale, out);
-    case 6: return embed<6>(features, count, d, scale, out);
-    default: return embed<0>(features, count, d, scale, out);
+    case 2: return embed<2, Single>(features, count, d, scale, out);
+    case 3: return embed<3, Single>(features, count, d, scale, out);
+    case 5: return embed<5, Single>(features, count, d, scale, out);
+    case 6: return embed<6, Single>(features, count, d, scale, out);
+    default: return embed<0, Single>(features, count, d, scale, out);
     }
 }
 
@@ -147,10 +157,13 @@ static bool bounds(const T* features, std::int64_t n, int d, double* low, double
 }
 
 void embed_f32(const float* features, int count, int d, const double* scale, Embedding& out) {
-    embed_any(features, count, d, scale, out);
+    embed_any<false>(features, count, d, scale, out);
 }
 void embed_f64(const double* features, int count, int d, const double* scale, Embedding& out) {
-    embed_any(features, count, d, scale, out);
+    embed_any<false>(features, count, d, scale, out);
+}
+void embed_single(const float* features, int count, int d, const double* scale, Embedding& out) {
+    embed_any<true>(features, count, d, scale, out);
 }
 bool bounds_f32(const float* features, std::int64_t n, int d, double* low, double* high) {
     return bounds(features, n, d, low, high);

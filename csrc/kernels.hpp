@@ -127,6 +127,9 @@ struct Kernels {
     void (*embed_f32)(const float* features, int count, int d, const double* scale, Embedding& out);
     void (*embed_f64)(const double* features, int count, int d, const double* scale,
                       Embedding& out);
+    // All in float, so that points on the border of two simplices fall where other software puts them.
+    void (*embed_single)(const float* features, int count, int d, const double* scale,
+                         Embedding& out);
     // Per-feature extremes of n >= 1 points; false if any feature is not finite.
     bool (*bounds_f32)(const float* features, std::int64_t n, int d, double* low, double* high);
     bool (*bounds_f64)(const double* features, std::int64_t n, int d, double* low, double* high);

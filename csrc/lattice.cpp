@@ -172,11 +172,15 @@ template <int W> class Table {
     int shift_ = 64;
 };
 
-inline void embed(const float* f, int count, int d, const double* scale, Embedding& out) {
-    kernels().embed_f32(f, count, d, scale, out);
-}
-inline void embed(const double* f, int count, int d, const double* scale, Embedding& out) {
-    kernels().embed_f64(f, count, d, scale, out);
+template <typename T>
+void embed(const Points<T>& points, std::int64_t first, int count, const double* scale, Embedding& out) {
+    const T* features = points.features + first * points.d;
+    if constexpr (sizeof(T) == 8) {
+        kernels().embed_f64(features, count, points.d, scale, out);
+    } else {
+        const auto embed = points.single ? kernels().embed_single : kernels().embed_f32;
+        embed(features, count, points.d, scale, out);
+    }
 }
 
 // A simplex is named by its first corner and the order of its axes.
@@ -241,7 +245,7 @@ void insert_range(const Points<T>& points, const Layout& layout, const Steps<W>&
 
     for (std::int64_t first = begin; first < end; first += kBlock) {
         const int count = static_cast<int>(end - first < kBlock ? end - first : kBlock);
-        embed(points.features + first * d, count, d, scale, block);
+        embed(points, first, count, scale, block);
         for (int w = 0; w < W; ++w)
             for (int l = 0; l < kBlock; ++l) base[w][l] = 0;
         for (int a = 0; a < d; ++a) {

@@ -12,6 +12,7 @@ template <typename T> struct Points {
     std::int64_t batch;  // images; no vertex is shared between two of them
     std::int64_t n;      // points per image
     int d;
+    bool single;         // embedded in float arithmetic; features and scale are floats
 };
 
 // Neighbours of every vertex, (d + 1, vertices, 2): the vertex one step down and one step up each

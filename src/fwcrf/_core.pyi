@@ -6,7 +6,15 @@ def empty(bytes: int) -> Any: ...
 def bilateral_features(values: Any, sizes: Any, inverse: Any, out: Any, threads: int) -> None: ...
 def feature_bounds(features: Any) -> tuple[bool, list[float], list[float]]: ...
 def build_lattice(
-    features: Any, scale: Any, low: Any, high: Any, index: Any, weight: Any, order: Any, threads: int
+    features: Any,
+    scale: Any,
+    low: Any,
+    high: Any,
+    index: Any,
+    weight: Any,
+    order: Any,
+    threads: int,
+    single: bool = False,
 ) -> Any: ...
 def filter(
     x: Any,

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from fwcrf import _core
-from fwcrf.kernels.ops import differentiated
+from fwcrf.kernels.ops import differentiated, untraced
 from fwcrf.memory import empty
 from fwcrf.threads import threads_for
 
@@ -33,7 +33,7 @@ def project_onto_simplex(v: Tensor, scale: float = 1.0) -> Tensor:
     >>> project_onto_simplex(torch.tensor([0.5, 2.0, 1.5]))
     tensor([0.0000, 0.7500, 0.2500])
     """
-    return _rows(_Project, _project, v, scale)
+    return _rows(_Project, _project, _project_native, v, scale)
 
 
 def softmax(v: Tensor, scale: float = 1.0) -> Tensor:
@@ -45,12 +45,13 @@ def softmax(v: Tensor, scale: float = 1.0) -> Tensor:
     >>> softmax(torch.tensor([0.0, 1.0, float("inf")]), scale=-1.0)
     tensor([0.7311, 0.2689, 0.0000])
     """
-    return _rows(_Softmax, _softmax, v, scale)
+    return _rows(_Softmax, _softmax, _softmax_native, v, scale)
 
 
 def _rows(
     function: type[torch.autograd.Function],
     operator: Callable[[Tensor, float], Tensor],
+    native: Callable[[Tensor, float], Tensor],
     v: Tensor,
     scale: float,
 ) -> Tensor:
@@ -59,8 +60,9 @@ def _rows(
     if v.dim() == 0 or v.shape[-1] == 0:
         raise ValueError(f"v has shape {tuple(v.shape)}; expected (*, L) with at least one entry per row.")
     wide = v.float() if v.dtype in (torch.float16, torch.bfloat16) else v
-    p = function.apply(wide, scale) if differentiated(v) else operator(wide, scale)
-    return p.to(v.dtype)
+    if differentiated(v):
+        return function.apply(wide, scale).to(v.dtype)
+    return (native if untraced(wide) else operator)(wide, scale).to(v.dtype)
 
 
 def _native(function: Callable[..., None], *inputs: Tensor, scale: float) -> Tensor:
@@ -100,7 +102,7 @@ def _project(v: Tensor, scale: float) -> Tensor:
 
 
 @_project.register_kernel("cpu")
-def _(v: Tensor, scale: float) -> Tensor:
+def _project_native(v: Tensor, scale: float) -> Tensor:
     return _native(_core.project, v, scale=scale)
 
 
@@ -181,7 +183,7 @@ def _softmax(v: Tensor, scale: float) -> Tensor:
 
 
 @_softmax.register_kernel("cpu")
-def _(v: Tensor, scale: float) -> Tensor:
+def _softmax_native(v: Tensor, scale: float) -> Tensor:
     return _native(_core.softmax, v, scale=scale)
 
 

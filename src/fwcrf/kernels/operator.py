@@ -191,6 +191,8 @@ def check_values(x: Tensor, n: int, batch_shape: torch.Size) -> None:
             f"x has shape {tuple(x.shape)}; expected (*batch, {n}, channels): "
             f"one row for each of the {n} points, channels last."
         )
+    if not batch_shape or x.shape[:-2] == batch_shape:
+        return  # broadcast_shapes loads a computer algebra system when it is first called
     try:
         torch.broadcast_shapes(x.shape[:-2], batch_shape)
     except RuntimeError:

@@ -44,6 +44,15 @@ def differentiated(x: Tensor, *others: Tensor | None) -> bool:
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, *others))
 
 
+def untraced(x: Tensor) -> bool:
+    """Whether an operator's CPU kernel may be called by itself: nothing watches.
+
+    The first call of a custom operator loads torch's compiler, which takes longer than refining an image.
+    """
+    watched = torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack()
+    return x.is_cpu and not watched and not torch._C._are_functorch_transforms_active()
+
+
 # --- exact -------------------------------------------------------------------------------------
 
 
@@ -155,7 +164,7 @@ def _lattice(
 
 
 @_lattice.register_kernel("cpu")
-def _(x, index, splat, slice, neighbors, shift, tap, identity, order, checked):  # type: ignore
+def _lattice_native(x, index, splat, slice, neighbors, shift, tap, identity, order, checked):  # type: ignore
     x = x.contiguous()
     out = empty(x.shape, x.dtype)
     if x.numel():
@@ -252,7 +261,9 @@ def lattice_filter(
 ) -> Tensor:
     """diag(shift) x + slice (blur + identity I) splat' x, linear in x; see ``Lattice``."""
     arguments = (x, index, splat, slice, neighbors, shift, tap, identity, order, True)
-    return _Lattice.apply(*arguments) if differentiated(x, splat, slice, shift) else _lattice(*arguments)
+    if differentiated(x, splat, slice, shift):
+        return _Lattice.apply(*arguments)
+    return _lattice_native(*arguments) if untraced(x) else _lattice(*arguments)
 
 
 @torch.library.custom_op("fwcrf::build_lattice", mutates_args=())

@@ -1,0 +1,73 @@
+"""Matrices and vectors as pydensecrf hands them out: float32 memory that numpy reads without a copy.
+
+``np.array(Q)`` copies one, ``np.asarray(Q)`` is a view whose changes ``stepInference`` sees.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fwcrf.pydensecrf.arguments import float_array
+
+
+class _Values:
+    """Memory of float32 behind numpy's array interface."""
+
+    __slots__ = ("_values",)
+    _values: np.ndarray
+    _dimensions = 0
+
+    def __new__(cls, *_: object, **__: object):
+        self = super().__new__(cls)
+        self._values = np.empty((0,) * cls._dimensions, np.float32)
+        return self
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        return self._values.__array_interface__
+
+    def __buffer__(self, flags: int) -> memoryview:
+        return memoryview(self._values)  # type: ignore[arg-type]
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of shape {self._values.shape}; np.array() makes an array of it>"
+
+
+class MatrixXf(_Values):
+    """A matrix, ``(rows, columns)``, its columns contiguous; empty when made by hand: see ``matrixXf``.
+
+    >>> Q = matrixXf(np.eye(2, 3, dtype=np.float32))
+    >>> np.argmax(Q, axis=0)
+    array([0, 1, 0])
+    """
+
+    __slots__ = ()
+    _dimensions = 2
+
+
+class VectorXf(_Values):
+    """A vector; empty when made by hand: see ``vectorXf``."""
+
+    __slots__ = ()
+    _dimensions = 1
+
+
+def wrap(values: np.ndarray) -> MatrixXf:
+    """A matrix over the memory of an array of float32."""
+    matrix = MatrixXf()
+    matrix._values = values
+    return matrix
+
+
+def matrixXf(arr: np.ndarray) -> MatrixXf:
+    """A copy of a two-dimensional array."""
+    return wrap(np.array(float_array(arr, "arr", 2), order="F"))
+
+
+def vectorXf(arr: np.ndarray) -> VectorXf:
+    """A copy of a one-dimensional array."""
+    vector = VectorXf()
+    vector._values = float_array(arr, "arr", 1).copy()
+    return vector

@@ -1,0 +1,106 @@
+"""The operators of pydensecrf's model: its lattice, its scale, its normalizations.
+
+Its filter blurs the axes in one order, so that it is not quite symmetric, and multiplies by 1 / (1 + 2^-d)
+for d features, whatever the image. Nothing is fitted to the Gaussian, and the lattice's own diagonal stays.
+Our lattice without calibration is the same one, and so are the results up to float rounding, if points on the
+border of two simplices fall to the same side: on a grid there are many. So the place of a point in the
+lattice is found in float arithmetic here, where the rest of the library uses double.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fwcrf import _core
+from fwcrf.kernels import Lattice, Normalization
+from fwcrf.kernels.lattice import MAX_DIMENSION
+from fwcrf.kernels.lattice_torch import order_words, quotient_bounds
+from fwcrf.memory import empty
+from fwcrf.pairwise import Pairwise
+from fwcrf.threads import threads_for
+
+# Added to the row sums that are divided by.
+_TINY = 1e-20
+# It reads points by fours, and takes those that are missing from the last four to be at the origin.
+_GROUP = 4
+# Its coordinates are 16-bit integers: there is nothing to agree with beyond, and a float would be too short.
+_FARTHEST = 2**15
+
+
+def kernel(features: Tensor, normalization: Normalization, weight: float = 1.0) -> Lattice:
+    """``weight`` times the normalised filter over features ``(n, d)``."""
+    n, d = features.shape
+    # Those points have no values, but the lattice has cells there, through which others reach one another.
+    lattice = _lattice(torch.nn.functional.pad(features, (0, 0, 0, -n % _GROUP)) if n % _GROUP else features)
+    table = lattice.splat[:n]
+    lattice = replace(lattice, index=lattice.index[:n], splat=table, slice=table, order=lattice.order[:n])
+    scale = 1 / (1 + 2.0**-d)
+    sums = scale * lattice.row_sums().unsqueeze(-1) + _TINY
+    left = right = torch.ones_like(sums)
+    if normalization == "symmetric":
+        left = right = sums.rsqrt()
+    elif normalization == "before":
+        right = 1 / sums
+    elif normalization == "after":
+        left = 1 / sums
+    return replace(lattice, splat=table * right, slice=table * (left * (scale * weight)))
+
+
+def _lattice(features: Tensor) -> Lattice:
+    """The plain lattice of float32 features, each point embedded in float arithmetic."""
+    n, d = features.shape
+    if not 1 <= d <= MAX_DIMENSION:
+        raise ValueError(
+            f"features has {d} rows, one per feature; the lattice takes 1 to {MAX_DIMENSION}. Reduce them, "
+            "by principal components for example."
+        )
+    std = np.float32(math.sqrt(2 / 3) * (d + 1))
+    scale = [float(np.float32(float(std) / math.sqrt((i + 1) * (i + 2)))) for i in range(d)]
+    low, high = quotient_bounds(features, scale)
+    index = empty((1, n, d + 1), torch.int32)
+    weight = empty((1, n, d + 1), torch.float32)
+    order = empty((1, n, order_words(d + 1)), torch.int64)
+    near = max(map(abs, (*low, *high))) * (d + 1) < _FARTHEST
+    neighbors = torch.from_numpy(
+        _core.build_lattice(
+            features.unsqueeze(0), torch.tensor(scale, dtype=torch.float64), torch.tensor(low),
+            torch.tensor(high), index, weight, order, threads_for(8 * features.numel()), single=near,
+        )
+    )  # fmt: skip
+    return Lattice(index[0], weight[0], weight[0], order[0], neighbors, blur="forward")
+
+
+@dataclass(frozen=True)
+class Attraction(Pairwise):
+    """P = sum_c K_c (x) I: neighbours gain, or pay, for having the same label.
+
+    Potts with weight w is this with -w in the kernel, up to a constant per pixel. The weight is in the
+    tables of the lattice, where it costs nothing.
+    """
+
+    operators: Sequence[Lattice]  # weights included
+    num_labels: int
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if not self.operators:
+            return torch.zeros_like(x)
+        total = self.operators[0](x)
+        for operator in self.operators[1:]:
+            total += operator(x)
+        return total
+
+    def to_dense(self) -> Tensor:
+        eye = torch.eye(self.num_labels)
+        return torch.stack([torch.kron(K.to_dense(), eye) for K in self.operators]).sum(0)
+
+    def absolute_row_sums(self, num_labels: int) -> Tensor:
+        total = torch.zeros(())
+        for operator in self.operators:
+            total = total + operator.row_sums().abs()
+        return total.unsqueeze(-1).expand(*total.shape, num_labels)
