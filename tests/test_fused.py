@@ -219,14 +219,24 @@ def test_leaves_what_it_cannot_do():
     learned = torch.tensor(1.3, dtype=torch.float64, requires_grad=True)
     for kernel in (
         Bilateral(4.0, 0.4, method="exact"),
-        Bilateral(4.0, 0.4, normalization="after"),
-        Spatial(1.3, normalization="before"),
         Spatial(learned),
         Bilateral(learned, 0.4),
     ):
         P = of_image([kernel], picture, 3)
         assert P._fused is None
         assert P(normal(42, 3)).shape == (42, 3)
+
+
+@pytest.mark.parametrize("normalization", ["before", "after"])
+@pytest.mark.parametrize("xy", [1.3, 4.0])
+def test_asymmetric_operators_are_for_inference(normalization, xy):
+    kernels = [Spatial(xy, normalization=normalization), Bilateral(4.0, 0.4, normalization=normalization)]
+    P, x, u = model(kernels), normal(99, 4, seed=1), normal(99, 4, seed=2)
+    assert_same(P, x, u)
+    single = model(kernels, dtype=torch.float32)
+    assert_same(single, x.float(), u.float())
+    assert not P._fused.takes(x.requires_grad_(), u)
+    assert torch.autograd.gradcheck(lambda x: P.plus(x, u), (x,), fast_mode=True)
 
 
 def test_takes_only_its_own_dtype_and_batch():

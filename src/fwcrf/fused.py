@@ -1,8 +1,8 @@
 """P x + u of a dense model as one native operation: every kernel, the compatibility and the unary together.
 
 It is an engine, not a model: ``fuse`` looks at the terms of P and answers with a ``Fused`` that computes the
-same, or with None where some term has no part in it (exact kernels, other devices, asymmetric normalizations,
-bandwidths that are being learned). Answers differ by float rounding, and in float32 by up to 1e-4 of the
+same, or with None where some term has no part in it (exact kernels, other devices, bandwidths that are being
+learned). Answers differ by float rounding, and in float32 by up to 1e-4 of the
 largest entry of a spatial kernel of three and more pixels: that one is computed on a grid with fewer rows.
 """
 
@@ -38,6 +38,7 @@ class Fused:
     native: Any
     batch_shape: torch.Size
     dtype: torch.dtype
+    symmetric: bool
 
     def takes(self, x: Tensor, unary: Tensor | None) -> bool:
         """Whether this engine can answer for x; those that it does not take go term by term."""
@@ -49,6 +50,14 @@ class Fused:
             and 1 <= x.shape[-1] <= self.native.most_labels()
             and x.numel() > 0
             and not transformed(x)
+            # The backward pass is the same operator, if that is symmetric.
+            and (self.symmetric or not self._differentiated(x, unary))
+        )
+
+    def _differentiated(self, x: Tensor, unary: Tensor | None) -> bool:
+        weights = [_weight(compat, x) for _, compat in self.terms]
+        return torch.is_grad_enabled() and any(
+            t is not None and t.requires_grad for t in (x, unary, *weights)
         )
 
     def __call__(self, x: Tensor, unary: Tensor | None) -> Tensor:
@@ -154,7 +163,15 @@ def fuse(terms: Sequence[tuple[Operator, Compatibility]]) -> Fused | None:
     native, batches = _MODELS[dtype](), {operator.batch_shape for operator, _ in terms} - {torch.Size()}
     if len(batches) > 1 or not all(_add(native, operator, dtype) for operator, _ in terms):
         return None
-    return Fused(terms, native, batches.pop() if batches else torch.Size(), dtype)
+    symmetric = all(_symmetric(operator) for operator, _ in terms)
+    return Fused(terms, native, batches.pop() if batches else torch.Size(), dtype, symmetric)
+
+
+def _symmetric(operator: Operator) -> bool:
+    if isinstance(operator, Lattice):
+        return operator.slice is operator.splat and operator.blur == "symmetric"
+    inner = operator.inner if isinstance(operator, Shifted) else operator
+    return isinstance(inner, Separable) and inner.left is inner.right
 
 
 def _add(native: Any, operator: Operator, dtype: torch.dtype) -> bool:
@@ -171,25 +188,23 @@ def _add(native: Any, operator: Operator, dtype: torch.dtype) -> bool:
 
 
 def _add_lattice(native: Any, K: Lattice) -> bool:
-    if K.engine != "native" or K.slice is not K.splat or K.blur != "symmetric":
-        return False
-    if any(t is not None and t.requires_grad for t in (K.splat, K.shift)):
+    if K.engine != "native" or any(t is not None and t.requires_grad for t in (K.splat, K.slice, K.shift)):
         return False
     images = math.prod(K.batch_shape)
-    index, splat = (t.reshape(images, *t.shape[-2:]).contiguous() for t in (K.index, K.splat))
+    index, splat, slice = (t.reshape(images, *t.shape[-2:]).contiguous() for t in (K.index, K.splat, K.slice))
     shift = None if K.shift is None else K.shift.reshape(images, -1).contiguous()
-    native.add_lattice(index, splat, splat, K.neighbors, shift, _TAP, K.identity, _ORDERS[K.blur])
+    native.add_lattice(index, splat, slice, K.neighbors, shift, _TAP, K.identity, _ORDERS[K.blur])
     return True
 
 
 def _add_grid(native: Any, K: Separable, shift: Tensor | None) -> bool:
-    if K.left is not K.right or len(K.shape) > MAX_AXES:
+    known = (*K.taps, *(K.left or ()), *(K.right or ()), *(() if shift is None else (shift,)))
+    if len(K.shape) > MAX_AXES or any(t.requires_grad for t in known):
         return False
-    known = (*K.taps, *(K.left or ()), *(() if shift is None else (shift,)))
-    if any(t.requires_grad for t in known):
-        return False
-    factors = [_factors(size, taps, None if K.left is None else K.left[a])
-               for a, (size, taps) in enumerate(zip(K.shape, K.taps, strict=True))]  # fmt: skip
+    left, right = (
+        s or [t.new_ones(n) for n, t in zip(K.shape, K.taps, strict=True)] for s in (K.left, K.right)
+    )
+    factors = [_factors(*axis) for axis in zip(K.shape, K.taps, left, right, strict=True)]
     down, up = zip(*factors, strict=True)
     if shift is not None:
         shift = shift.reshape(math.prod(shift.shape[:-1]), -1).contiguous()
@@ -222,16 +237,15 @@ def band(matrix: Tensor) -> Band:
     return Band(rows, first.int(), padded.gather(-1, shared).mT.contiguous())
 
 
-def _factors(size: int, taps: Tensor, scale: Tensor | None) -> tuple[Band, Band]:
-    """Bands ``down`` and ``up`` of the matrix of one axis: diag(scale) K diag(scale) = up down."""
+def _factors(size: int, taps: Tensor, left: Tensor, right: Tensor) -> tuple[Band, Band]:
+    """Bands ``down`` and ``up`` of the matrix of one axis: diag(left) K diag(right) = up down."""
     sigma = _sigma(taps)
     spacing = int(sigma / 1.5 + 1e-3) if taps.dtype == torch.float32 and sigma < size else 1
     if spacing < 2:
         i = torch.arange(size)
         distance = (i[:, None] - i).abs()
         K = torch.where(distance < len(taps), taps[distance.clamp(max=len(taps) - 1)], 0)
-        K = K if scale is None else scale[:, None] * K * scale
-        return band(K), band(torch.eye(size, dtype=taps.dtype))
+        return band(left[:, None] * K * right), band(torch.eye(size, dtype=taps.dtype))
     # exp(-(i - j)^2 / (2 s^2)) is the sum over c of h(i - c) h(j - c), h of width s / sqrt(2), for c on a
     # grid of this spacing, to 2 exp(-(pi s / spacing)^2 / 2): 3e-5 at a spacing of s / 1.5.
     reach = math.ceil(4.8 * sigma / math.sqrt(2) / spacing) * spacing
@@ -239,8 +253,8 @@ def _factors(size: int, taps: Tensor, scale: Tensor | None) -> tuple[Band, Band]
     distance = torch.arange(size)[:, None].double() - c
     h = torch.where(distance.abs() <= 4.8 * sigma / math.sqrt(2), (-(distance / sigma).square()).exp(), 0)
     h = h[:, (h != 0).any(0)] * math.sqrt(spacing * math.sqrt(2 / math.pi) / sigma)
-    h = (h if scale is None else scale[:, None].double() * h).to(taps.dtype)
-    return band(h.mT.contiguous()), band(h)
+    down, up = (right[:, None].double() * h).mT, left[:, None].double() * h
+    return band(down.to(taps.dtype)), band(up.to(taps.dtype))
 
 
 def _sigma(taps: Tensor) -> float:

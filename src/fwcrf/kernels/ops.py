@@ -274,7 +274,7 @@ def _build(features: Tensor, scale: Sequence[float]) -> tuple[Tensor, Tensor, Te
 
 
 @_build.register_kernel("cpu")
-def _(features, scale):  # type: ignore
+def _build_native(features, scale):  # type: ignore
     low, high = lattice_torch.quotient_bounds(features, scale)
     d = features.shape[-1]
     index = empty((*features.shape[:-1], d + 1), torch.int32)
@@ -322,7 +322,8 @@ class _Attach(torch.autograd.Function):
 
 def build_lattice(features: Tensor, scale: Sequence[float]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """``index`` and ``weight`` (batch, n, d + 1), packed ``order``, and ``neighbors`` of (batch, n, d)."""
-    index, weight, order, neighbors = _build(features.detach(), list(scale))
+    build = _build_native if untraced(features) else _build
+    index, weight, order, neighbors = build(features.detach(), list(scale))
     if differentiated(features):
         weight = _Attach.apply(features, weight, order, scale)
     return index, weight, order, neighbors
@@ -336,7 +337,7 @@ def _diagonal(
 
 
 @_diagonal.register_kernel("cpu")
-def _(weight, index, order, neighbors, tap, identity):  # type: ignore
+def _diagonal_native(weight, index, order, neighbors, tap, identity):  # type: ignore
     out = torch.empty(len(weight), dtype=weight.dtype)
     work = 32 * out.numel()
     weight = weight.detach().contiguous()
@@ -376,7 +377,9 @@ def lattice_diagonal(
 ) -> Tensor:
     """The diagonal of slice (blur + identity I) slice', (n,)."""
     arguments = (weight, index, order, neighbors, tap, identity)
-    return _Diagonal.apply(*arguments) if differentiated(weight) else _diagonal(*arguments)
+    if differentiated(weight):
+        return _Diagonal.apply(*arguments)  # type: ignore[return-value]
+    return _diagonal_native(*arguments) if untraced(weight) else _diagonal(*arguments)
 
 
 # --- separable ---------------------------------------------------------------------------------
@@ -390,7 +393,7 @@ def _axis(x: Tensor, taps: Tensor, checked: bool) -> Tensor:
 
 
 @_axis.register_kernel("cpu")
-def _(x, taps, checked):  # type: ignore
+def _axis_native(x, taps, checked):  # type: ignore
     if checked:
         check_finite(x, "x")
     x = x.contiguous()
@@ -440,5 +443,6 @@ def separable_filter(x: Tensor, shape: Sequence[int], taps: Sequence[Tensor]) ->
             # Autograd sees through this one: gradients reach the taps, and so the bandwidths.
             y = separable_torch.filter(arguments[0], half)
         else:
-            y = _Axis.apply(*arguments) if differentiated(x) else _axis(*arguments)
+            direct = _axis_native if untraced(x) else _axis
+            y = _Axis.apply(*arguments) if differentiated(x) else direct(*arguments)
     return y.reshape(x.shape)
