@@ -12,15 +12,9 @@
 
 namespace fwcrf::FWCRF_ISA {
 
-// Pixels per block of the last pass: four rows of a grid, or one stretch of points. Values per strip of the
-// first pass over a grid.
-constexpr std::int64_t kAcross = 16, kPixels = kTogether * kAcross, kStrip = 512;
-
-// The next block lies in other rows, where the processor does not look ahead by itself.
-static inline void fetch(const void* from, std::int64_t bytes) {
-    const char* at = static_cast<const char*>(from);
-    for (std::int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(at + b);
-}
+// Pixels per block of the last pass: four rows of a grid, or one stretch of points. Pixels after which it goes
+// on in the rows below, and values after which the first pass over a grid does.
+constexpr std::int64_t kAcross = 16, kPixels = kTogether * kAcross, kStretch = 64, kStrip = 512;
 
 // Four rows of a band times NV vectors of `source`, whose rows are `stride` values apart.
 template <typename T, int NV>
@@ -29,8 +23,12 @@ static inline void together(const Band<T>& b, std::int64_t group, const T* sourc
     constexpr int W = kLanes<T>;
     const T* weight = b.weight + group * b.width * kTogether;
     const T* row = source + b.first[group] * stride;
-    Vec<T> sum[kTogether][NV] = {};
-    for (std::int64_t t = 0; t < b.width; ++t, row += stride, weight += kTogether) {
+    Vec<T> sum[kTogether][NV];
+    for (int j = 0; j < kTogether; ++j)
+        for (int k = 0; k < NV; ++k) sum[j][k] = weight[j] * load(row + k * W);
+    for (std::int64_t t = 1; t < b.width; ++t) {
+        row += stride;
+        weight += kTogether;
         Vec<T> v[NV];
         for (int k = 0; k < NV; ++k) v[k] = load(row + k * W);
         for (int j = 0; j < kTogether; ++j)
@@ -116,11 +114,6 @@ template <typename T> struct Filtered {
         for (std::int64_t strip = 0; strip < whole; strip += kStrip) {
             const std::int64_t count = whole - strip < kStrip ? whole - strip : kStrip;
             for (std::int64_t g = mine.begin; g < mine.end; ++g) {
-                if (g + 1 < mine.end) {
-                    std::int64_t known = first.first[g] + first.width;
-                    for (; known < first.first[g + 1] + first.width; ++known)
-                        fetch(x + known * slab + strip, count * std::int64_t{sizeof(T)});
-                }
                 band_rows(first, g, x + strip, slab, count, rows + g * kTogether * padded + strip, padded);
             }
         }
@@ -169,6 +162,7 @@ template <typename T, int NV> struct Fused {
     Vec<T> mask;            // 1 for the labels in the last vector of a row, 0 past them
     std::int64_t slab = 0;  // pixels in a row of the first axis, where there is a grid
     std::int64_t overhang;  // pixels that a whole vector at the end of a row may touch
+    bool matrices_too = false;
     T* matrices = nullptr;  // (terms, channels, kRow)
 
     using LatticePass = Pass<T, NV, 0, 1>;
@@ -201,6 +195,7 @@ template <typename T, int NV> struct Fused {
             else blurred[c].base = memory;
             memory += sizes[c];
             if (!a.term[c].matrix) continue;
+            matrices_too = true;
             T* padded = matrices + c * a.channels * kRow;
             std::memset(padded, 0, a.channels * kRow * sizeof(T));
             for (std::int64_t s = 0; s < a.channels; ++s)
@@ -252,76 +247,103 @@ template <typename T, int NV> struct Fused {
         // Down the columns: the rows of a grid that one block reads serve the block below it as well.
         const std::int64_t height = a.n / slab;
         const Range groups = share((height + kTogether - 1) / kTogether, team.thread, team.threads);
-        for (std::int64_t at = 0; at < slab; at += kAcross)
+        for (std::int64_t column = 0; column < slab; column += kStretch)
             for (std::int64_t g = groups.begin; g < groups.end; ++g) {
-                const std::int64_t left = height - g * kTogether;
-                if (left >= 2 * kTogether) prepare((g + 1) * kTogether * slab + at);
-                answer(Block{g * kTogether * slab + at, left < kTogether ? left : kTogether,
-                             slab - at < kAcross ? slab - at : kAcross, slab - at}, slopes);
+                const std::int64_t left = height - g * kTogether, rows = left < kTogether ? left : kTogether;
+                const std::int64_t end = column + kStretch < slab ? column + kStretch : slab;
+                for (std::int64_t at = column; at < end; at += kAcross)
+                    answer(Block{g * kTogether * slab + at, rows, end - at < kAcross ? end - at : kAcross,
+                                 slab - at}, slopes);
             }
     }
 
     void answer(const Block& block, double* slopes) const {
-        alignas(64) T x[kPixels * kRow], other[kPixels * kRow], potts[kPixels * kRow], full[kPixels * kRow];
-        T own[kPixels] = {};
-        bool with_matrix = false, with_potts = false;
-        for (int c = 0; c < a.terms; ++c) (a.term[c].matrix ? with_matrix : with_potts) = true;
-        read(a.x, block, x);
-        if (slopes) read(a.other, block, other);
-        if (with_matrix) {
-            std::memset(full, 0, sizeof(full));
-            for (int c = 0; c < a.terms; ++c)
-                if (a.term[c].matrix) add_matrix(c, block, x, other, full, slopes);
+        if (matrices_too) answer_all(block, slopes);
+        else answer_potts(block, slopes);
+    }
+
+    // Where every term is Potts.
+    void answer_potts(const Block& block, double* slopes) const {
+        alignas(64) T sum[kPixels * kRow], other[kPixels * kRow], own[kPixels];
+        for (T& value : own) value = 0;
+        if (slopes) {
+            read(a.other, block, other);
+            against_the_others(block, other);
         }
-        if (with_potts) {
-            if (slopes) against_the_others(block, other);
-            bool begun = false;
-            for (int c = 0; c < a.terms; ++c) {
-                if (a.term[c].matrix) continue;
-                double* slope = slopes ? slopes + c * a.channels * kRow : nullptr;
-                begun ? kernel<true>(c, block, a.term[c].potts, potts, slope ? other : nullptr, slope)
-                      : kernel<false>(c, block, a.term[c].potts, potts, slope ? other : nullptr, slope);
-                begun = true;
-                if (a.term[c].shift) add_shift(c, block, x, own, slope ? other : nullptr, slope);
+        add_potts(block, sum, own, slopes ? other : nullptr, slopes);
+        const Vec<T> last = mask;
+        const std::int64_t channels = a.channels, safe = a.n - overhang, count = block.count;
+        const T* const all_x = a.x;
+        const T* const all_u = a.unary;
+        T* const all_out = a.out;
+        for (std::int64_t r = 0; r < block.rows; ++r) {
+            const std::int64_t first = block.first + r * slab;
+            for (std::int64_t p = 0; p < count; ++p) {
+                const std::int64_t at = (first + p) * channels, q = (r * count + p);
+                const bool inside = first + p < safe;
+                const T self = own[q];
+                const T *x = all_x + at, *y = sum + q * kRow;
+                T* out = all_out + at;
+                Vec<T> v[NV];
+                for (int k = 0; k + 1 < NV; ++k) v[k] = load(y + k * W) + self * load(x + k * W);
+                constexpr int e = (NV - 1) * W;
+                const Vec<T> end = inside ? load(x + e) : load_part(x + e, channels - e);
+                v[NV - 1] = load(y + e) + self * end;
+                // What lies past the labels need not be finite.
+                v[NV - 1] = last != T(0) ? v[NV - 1] : Vec<T>{};
+                const T whole = total(v);
+                for (int k = 0; k < NV; ++k) v[k] = whole - v[k];
+                if (all_u) {
+                    const T* u = all_u + at;
+                    for (int k = 0; k + 1 < NV; ++k) v[k] += load(u + k * W);
+                    v[NV - 1] += inside ? load(u + e) : load_part(u + e, channels - e);
+                }
+                for (int k = 0; k + 1 < NV; ++k) store(out + k * W, v[k]);
+                if (p + overhang < block.ends) store(out + e, v[NV - 1]);
+                else store_part(out + e, v[NV - 1], channels - e);
             }
         }
+    }
+
+    // sum = the Potts terms but for their diagonals, which go into `own`.
+    void add_potts(const Block& block, T* sum, T* own, const T* other, double* slopes) const {
+        alignas(64) T x[kPixels * kRow];
+        if (other) read(a.x, block, x);
+        bool begun = false;
+        for (int c = 0; c < a.terms; ++c) {
+            if (a.term[c].matrix) continue;
+            double* slope = slopes ? slopes + c * a.channels * kRow : nullptr;
+            begun ? kernel<true>(c, block, a.term[c].potts, sum, other, slope)
+                  : kernel<false>(c, block, a.term[c].potts, sum, other, slope);
+            begun = true;
+            if (a.term[c].shift) add_shift(c, block, x, own, other, slope);
+        }
+    }
+
+    void answer_all(const Block& block, double* slopes) const {
+        alignas(64) T x[kPixels * kRow], other[kPixels * kRow], potts[kPixels * kRow] = {}, full[kPixels * kRow] = {};
+        T own[kPixels] = {};
+        read(a.x, block, x);
+        if (slopes) read(a.other, block, other);
+        for (int c = 0; c < a.terms; ++c)
+            if (a.term[c].matrix) add_matrix(c, block, x, other, full, slopes);
+        if (slopes) against_the_others(block, other);
+        add_potts(block, potts, own, slopes ? other : nullptr, slopes);
         for (std::int64_t r = 0, q = 0; r < block.rows; ++r)
             for (std::int64_t p = 0; p < block.count; ++p, ++q) {
                 const std::int64_t i = block.first + r * slab + p;
-                Vec<T> u[NV] = {}, v[NV] = {};
+                Vec<T> u[NV] = {}, v[NV];
                 if (a.unary) labels(a.unary, i, u);
-                if (with_potts) {
-                    for (int k = 0; k < NV; ++k)
-                        v[k] = load(potts + q * kRow + k * W) + own[q] * load(x + q * kRow + k * W);
-                    v[NV - 1] = within(v[NV - 1]);
-                    const T sum = total(v);
-                    for (int k = 0; k < NV; ++k) v[k] = sum - v[k];
-                }
-                if (with_matrix)
-                    for (int k = 0; k < NV; ++k) v[k] += load(full + q * kRow + k * W);
+                for (int k = 0; k < NV; ++k)
+                    v[k] = load(potts + q * kRow + k * W) + own[q] * load(x + q * kRow + k * W);
+                v[NV - 1] = within(v[NV - 1]);
+                const T sum = total(v);
                 T* row = a.out + i * a.channels;
-                for (int k = 0; k + 1 < NV; ++k) store(row + k * W, v[k] + u[k]);
-                v[NV - 1] += u[NV - 1];
+                for (int k = 0; k < NV; ++k) v[k] = sum - v[k] + load(full + q * kRow + k * W) + u[k];
+                for (int k = 0; k + 1 < NV; ++k) store(row + k * W, v[k]);
                 if (p + overhang < block.ends) store(row + (NV - 1) * W, v[NV - 1]);
                 else store_part(row + (NV - 1) * W, v[NV - 1], a.channels - (NV - 1) * W);
             }
-    }
-
-    void prepare(std::int64_t first) const {
-        constexpr std::int64_t size = sizeof(T);
-        for (std::int64_t r = 0; r < kTogether; ++r, first += slab) {
-            const std::int64_t bytes = kAcross * a.channels * size;
-            fetch(a.x + first * a.channels, bytes);
-            if (a.unary) fetch(a.unary + first * a.channels, bytes);
-            if (a.other) fetch(a.other + first * a.channels, bytes);
-            for (int c = 0; c < a.terms; ++c) {
-                if (a.term[c].shift) fetch(a.term[c].shift + first, kAcross * size);
-                if (a.term[c].grid.axes) continue;
-                const int corners = lattice[c].corners;
-                fetch(lattice[c].index + first * corners, kAcross * corners * 4);
-                fetch(lattice[c].slice + first * corners, kAcross * corners * size);
-            }
-        }
     }
 
     void read(const T* array, const Block& block, T* __restrict rows) const {
@@ -368,17 +390,24 @@ template <typename T, int NV> struct Fused {
     template <bool Add>
     void from_grid(int c, const Block& block, T scale, T* target, const T* other, Vec<T>& dots) const {
         constexpr std::int64_t apart = kAcross * kRow + 8 * W;
-        alignas(64) T strip[kTogether * apart] = {};
+        alignas(64) T strip[kTogether * apart];
+        // Read past its end, where nothing is written.
+        for (int j = 0; j < kTogether; ++j)
+            std::memset(strip + j * apart + block.count * a.channels, 0, 8 * W * sizeof(T));
         const Filtered<T>& f = filtered[c];
         const std::int64_t at = block.first % slab * a.channels;
         band_rows(f.grid->up[0], block.first / slab / kTogether, f.rows + at, f.padded, block.count * a.channels,
                   strip, apart);
-        for (std::int64_t r = 0, q = 0; r < block.rows; ++r)
-            for (std::int64_t p = 0; p < block.count; ++p, ++q) {
+        const std::int64_t count = block.count, channels = a.channels;
+        for (std::int64_t r = 0; r < block.rows; ++r) {
+            const T* row = strip + r * apart;
+            for (std::int64_t p = 0; p < count; ++p, row += channels, target += kRow) {
                 Vec<T> v[NV];
-                for (int k = 0; k < NV; ++k) v[k] = load(strip + r * apart + p * a.channels + k * W);
-                put<Add>(v, scale, target + q * kRow, other ? other + q * kRow : nullptr, dots);
+                for (int k = 0; k < NV; ++k) v[k] = load(row + k * W);
+                put<Add>(v, scale, target, other, dots);
+                if (other) other += kRow;
             }
+        }
     }
 
     template <bool Add, int C>
@@ -386,18 +415,21 @@ template <typename T, int NV> struct Fused {
         const FilterArgs<T>& l = lattice[c];
         const T* const values = blurred[c].result(l);
         const int corners = C ? C : l.corners;
-        for (std::int64_t r = 0, q = 0; r < block.rows; ++r)
-            for (std::int64_t p = 0; p < block.count; ++p, ++q) {
-                const std::int64_t i = block.first + r * slab + p;
-                const std::int32_t* index = l.index + i * corners;
-                const T* weight = l.slice + i * corners;
+        const std::int64_t count = block.count;
+        for (std::int64_t r = 0; r < block.rows; ++r) {
+            const std::int64_t first = block.first + r * slab;
+            const std::int32_t* index = l.index + first * corners;
+            const T* weight = l.slice + first * corners;
+            for (std::int64_t p = 0; p < count; ++p, index += corners, weight += corners, target += kRow) {
                 Vec<T> v[NV] = {};
                 for (int m = 0; m < corners; ++m) {
                     const T* row = values + index[m] * kRow;
                     for (int k = 0; k < NV; ++k) v[k] += weight[m] * load(row + k * W);
                 }
-                put<Add>(v, scale, target + q * kRow, other ? other + q * kRow : nullptr, dots);
+                put<Add>(v, scale, target, other, dots);
+                if (other) other += kRow;
             }
+        }
     }
 
     // The diagonal of a Potts term: own += potts shift, and slope += <other, shift x>.
