@@ -33,7 +33,7 @@ check: $(VENV)/.check ## lint, formatting, types
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 bench: $(VENV)/.bench ## time the library and its peers
-	$(BIN)/python -m benchmarks $(ARGS)
+	$(BIN)/fwcrf bench $(ARGS)
 
 docs: $(VENV)/.docs ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)

@@ -1,5 +1,7 @@
 """Settings shared by all tests; its place also puts ``helpers`` on the path."""
 
+import warnings
+
 import hypothesis
 import pytest
 import torch
@@ -14,3 +16,18 @@ def num_threads():
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def fwcrf_command(capsys, monkeypatch):
+    """``fwcrf_command("refine", ...)`` runs a command in this process: exit status, stdout, stderr."""
+    from fwcrf.cli.app import run
+
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    monkeypatch.delenv("FWCRF_TRACEBACK", raising=False)
+
+    def command(*arguments):
+        status = run([str(a) for a in arguments])
+        return status, *capsys.readouterr()
+
+    return command

@@ -1,18 +1,72 @@
-"""Importing the package is quiet, and brings nothing that is not needed."""
+"""Importing the package is quiet and quick, and brings nothing that is not needed."""
 
+import ast
+import re
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+import fwcrf
+
+SOURCE = Path(fwcrf.__file__).parent
 
 
 def run(*arguments):
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=100)
 
 
-def test_import_without_warnings():
-    done = run("-W", "error", "-c", "import fwcrf")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+def answer(code):
+    done = run("-W", "error", "-c", code)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize("code", ["import fwcrf", "from fwcrf import *"])
+def test_import_without_warnings(code):
+    assert answer(code) == ""
 
 
 def test_optional_packages_are_not_imported():
-    done = run("-c", "import sys, fwcrf; print([m for m in ('skimage', 'PIL', 'scipy') if m in sys.modules])")
-    assert done.stdout.strip() == "[]", done.stderr
+    imported = answer("import sys; from fwcrf import *; print(*sys.modules)").split()
+    assert not {"skimage", "PIL", "scipy", "yaml", "rich", "typer", "nibabel"} & {*imported}
+
+
+def test_torch_is_imported_with_the_first_name():
+    assert answer("import sys, fwcrf; print({'torch', 'numpy'} & {*sys.modules})") == "set()"
+    assert answer("import sys, fwcrf; fwcrf.Energy; print('torch' in sys.modules)") == "True"
+
+
+def test_a_typing_mistake_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'DensCRF'"):
+        fwcrf.DensCRF  # noqa: B018
+    with pytest.raises(ImportError, match="DensCRF"):
+        from fwcrf import DensCRF  # noqa: F401
+
+
+def test_every_name_is_there_and_shown():
+    assert {*fwcrf.__all__} <= {*dir(fwcrf)}
+    for name in fwcrf.__all__:
+        assert getattr(fwcrf, name) is getattr(fwcrf, name)
+
+
+def test_modules_need_no_import_of_their_own():
+    assert answer("import fwcrf; print(fwcrf.energy.unary_from_logits.__name__)") == "unary_from_logits"
+
+
+def test_type_checkers_are_told_what_is_imported_on_use():
+    """The imports under ``TYPE_CHECKING``, once carried out, give the same objects."""
+    block = next(s for s in ast.parse((SOURCE / "__init__.py").read_text()).body if isinstance(s, ast.If))
+    names = {}
+    exec(ast.unparse(ast.Module(block.body, [])), names)
+    del names["__builtins__"]
+    assert names == {name: getattr(fwcrf, name) for name in fwcrf.__all__}
+
+
+def test_torch_comes_before_the_native_module():
+    order = answer("import sys; from fwcrf import _core; print(*sys.modules)").split()
+    assert order.index("torch") < order.index("fwcrf._core")
+    for path in SOURCE.rglob("*.py"):
+        text = path.read_text()
+        assert not re.search(r"^\s*(import fwcrf\._core|from fwcrf\._core)", text, re.MULTILINE), path

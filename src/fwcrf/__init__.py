@@ -9,26 +9,34 @@
       -> energy        E(x) = 1/2 <x, P x> + <u, x>,  u = -logits,  x in a product of simplices
       -> solver        x_{k+1} = x_k + a_k (p_k - x_k),  p_k = argmin_p <grad f(x_k), p> + g(p)
       -> rounding      labels
+
+A name is imported when it is first used, and torch with it: ``import fwcrf`` alone takes no time.
 """
 
-# torch before the native module, so that both share one OpenMP runtime.
-import torch as _torch  # noqa: F401
+from __future__ import annotations
 
-from fwcrf import (
-    gradients,
-    kernels,
-    losses,
-    pairwise,
-    regularizers,
-    rounding,
-    solvers,
-    spectrum,
-    stepsizes,
-    theory,
-)
-from fwcrf.energy import Energy
-from fwcrf.layer import DenseCRF
-from fwcrf.solvers import Solution, minimize
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fwcrf import (
+        gradients,
+        kernels,
+        losses,
+        pairwise,
+        regularizers,
+        rounding,
+        solvers,
+        spectrum,
+        stepsizes,
+        theory,
+    )
+    from fwcrf.energy import Energy
+    from fwcrf.layer import DenseCRF
+    from fwcrf.points import refine_points
+    from fwcrf.refinement import refine
+    from fwcrf.solvers import Solution, minimize
 
 __all__ = [
     "DenseCRF",
@@ -39,6 +47,8 @@ __all__ = [
     "losses",
     "minimize",
     "pairwise",
+    "refine",
+    "refine_points",
     "regularizers",
     "rounding",
     "solvers",
@@ -47,3 +57,30 @@ __all__ = [
     "theory",
 ]
 __version__ = "0.1.0.dev0"
+
+# Where a name is defined that is not itself a module.
+_DEFINED_IN = {
+    "DenseCRF": "layer",
+    "Energy": "energy",
+    "Solution": "solvers",
+    "minimize": "solvers",
+    "refine": "refinement",
+    "refine_points": "points",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "_core":
+        # torch before the native module, so that both share one OpenMP runtime.
+        import_module("torch")
+    elif name.startswith("_") or not find_spec(f"{__name__}.{_DEFINED_IN.get(name, name)}"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = import_module(f"{__name__}.{_DEFINED_IN.get(name, name)}")
+    if name in _DEFINED_IN:
+        value = getattr(value, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -88,12 +88,21 @@ def reciprocals(value: float | Sequence[float] | Tensor | np.ndarray, name: str,
     return value.to(like).expand(count).reciprocal()
 
 
-def positions(shape: Sequence[int], like: Tensor, xy: float | Sequence[float] | Tensor = 1.0) -> Tensor:
-    """Pixel coordinates of a grid over ``xy``, in row-major order: ``(n, axes)``."""
+def positions(
+    shape: Sequence[int],
+    like: Tensor,
+    xy: float | Sequence[float] | Tensor = 1.0,
+    origin: Sequence[int] | None = None,
+) -> Tensor:
+    """Pixel coordinates of a grid over ``xy``, in row-major order: ``(n, axes)``.
+
+    ``origin`` has the coordinates of the first pixel, if the grid is a window of a larger one.
+    """
     columns = []
     inverse = reciprocals(xy, "xy", like.new_empty(len(shape)))
     for axis, (size, factor) in enumerate(zip(shape, inverse, strict=True)):
-        line = torch.arange(size, dtype=like.dtype, device=like.device) * factor
+        first = 0 if origin is None else origin[axis]
+        line = torch.arange(first, first + size, dtype=like.dtype, device=like.device) * factor
         columns.append(line.view([-1 if a == axis else 1 for a in range(len(shape))]).expand(tuple(shape)))
     return torch.stack(columns, -1).flatten(0, -2)
 
@@ -103,10 +112,11 @@ def bilateral(
     shape: Sequence[int],
     xy: float | Sequence[float] | Tensor,
     color: float | Sequence[float] | Tensor,
+    origin: Sequence[int] | None = None,
 ) -> Tensor:
     """Position over ``xy`` beside colour over ``color``: ``(*batch, n, axes + channels)``.
 
-    Differentiable in the values, and in bandwidths that are tensors.
+    ``origin`` is as in ``positions``. Differentiable in the values, and in bandwidths that are tensors.
     """
     learned = any(isinstance(t, Tensor) and t.requires_grad for t in (values, xy, color))
     if values.is_cpu and not (learned and torch.is_grad_enabled()) and not torch.compiler.is_compiling():
@@ -120,7 +130,10 @@ def bilateral(
             out.view(*flat.shape[:-1], -1),
             threads_for(out.numel()),
         )
+        if origin is not None:
+            corner = [first / scale for first, scale in zip(origin, scales, strict=False)]
+            out[..., : len(shape)] += torch.tensor(corner, dtype=out.dtype)
         return out
-    place = positions(shape, values, xy)
+    place = positions(shape, values, xy, origin)
     tone = values * reciprocals(color, "color", values)
     return torch.cat([place.expand(*values.shape[:-1], -1), tone], -1)

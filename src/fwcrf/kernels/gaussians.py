@@ -55,12 +55,22 @@ class Bilateral:
     normalization: Normalization = "symmetric"
 
     def operator(
-        self, image: Tensor | np.ndarray, *, spatial_dims: int = 2, channel_axis: int | None = -1
+        self,
+        image: Tensor | np.ndarray,
+        *,
+        spatial_dims: int = 2,
+        channel_axis: int | None = -1,
+        origin: Sequence[int] | None = None,
     ) -> Operator:
-        """The normalised operator for an image, its diagonal kept; layouts as in ``features.pixels``."""
+        """The normalised operator for an image, its diagonal kept; layouts as in ``features.pixels``.
+
+        ``origin`` has the coordinates of the first pixel, if the image is a window of a larger one: windows
+        that overlap then share their lattice cells, and so the errors that the lattice makes.
+        """
         values, shape = pixels(image, spatial_dims=spatial_dims, channel_axis=channel_axis)
         check_finite(values, "image")
-        return gaussian(bilateral(values, shape, self.xy, self.color), self.method, self.normalization)
+        features = bilateral(values, shape, self.xy, self.color, origin)
+        return gaussian(features, self.method, self.normalization)
 
 
 @dataclass(frozen=True)
@@ -73,7 +83,12 @@ class Spatial:
     normalization: Normalization = "symmetric"
 
     def operator(
-        self, image: Tensor | np.ndarray, *, spatial_dims: int = 2, channel_axis: int | None = -1
+        self,
+        image: Tensor | np.ndarray,
+        *,
+        spatial_dims: int = 2,
+        channel_axis: int | None = -1,
+        origin: Sequence[int] | None = None,
     ) -> Operator:
         """The normalised operator for the grid of an image, its diagonal kept."""
         values, shape = pixels(image, spatial_dims=spatial_dims, channel_axis=channel_axis)
@@ -84,7 +99,7 @@ class Spatial:
             raise ValueError(
                 f"method={self.method!r} is not known; expected 'separable', 'lattice' or 'exact'."
             )
-        return gaussian(positions(shape, values, self.xy), self.method, self.normalization)
+        return gaussian(positions(shape, values, self.xy, origin), self.method, self.normalization)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,0 @@
-"""Speed, memory, growth and accuracy, beside pydensecrf: ``python -m benchmarks``."""
-
-import os
-
-# Read when torch starts its threads. Waiting threads that spin take the cores from whoever works.
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")

@@ -1,0 +1,94 @@
+"""Draw what each parameter does: one strip of pictures per parameter, for docs/parameters.md.
+
+A part of a photograph with the rough scores of a colour model, refined with one setting changed at a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+from refine_photograph import PALETTE, rough_logits
+from skimage import data
+
+import fwcrf
+from fwcrf.kernels import Bilateral, Spatial
+
+CAPTION = 22
+WIDTH = 236
+
+
+def scene() -> tuple[np.ndarray, np.ndarray]:
+    """A face, and logits with the edges of blocks and some noise."""
+    image = data.astronaut()
+    logits = 1.5 * rough_logits(image, 4)
+    logits += np.random.default_rng(0).normal(0, 0.3, logits.shape)
+    part = np.s_[0:260, 90:350]
+    return np.ascontiguousarray(image[part]), logits[part].astype(np.float32)
+
+
+def panel(picture: np.ndarray, caption: str) -> np.ndarray:
+    """A picture under its caption."""
+    height = round(picture.shape[0] * WIDTH / picture.shape[1])
+    drawn = Image.new("RGB", (WIDTH, height + CAPTION), "white")
+    drawn.paste(Image.fromarray(picture).resize((WIDTH, height), Image.Resampling.LANCZOS), (0, CAPTION))
+    ImageDraw.Draw(drawn).text((4, 2), caption, fill="black", font=ImageFont.load_default(14))
+    return np.asarray(drawn)
+
+
+def strip(path: Path, panels: list[np.ndarray]) -> None:
+    gap = np.full((len(panels[0]), 4, 3), 255, np.uint8)
+    row = [part for one in panels for part in (one, gap)][:-1]
+    Image.fromarray(np.concatenate(row, 1)).save(path, quality=80, optimize=True)
+    print(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("-o", "--folder", type=Path, default=Path("docs/assets"))
+    folder = parser.parse_args().folder
+    folder.mkdir(parents=True, exist_ok=True)
+    image, logits = scene()
+
+    def refined(kernels: list, **settings) -> np.ndarray:
+        return PALETTE[fwcrf.refine(image, logits, from_logits=True, kernels=kernels, **settings)]
+
+    def usual(xy: float = 80, color: float = 13, weight: float = 5) -> list:
+        return [Spatial(3), Bilateral(xy, color, weight)]
+
+    strip(
+        folder / "sweep-start.jpg",
+        [
+            panel(image, "image"),
+            panel(PALETTE[logits.argmax(-1)], "scores"),
+            panel(refined([Spatial(3)]), "Spatial(3) alone"),
+            panel(refined(usual()[1:]), "Bilateral(80, 13) alone"),
+            panel(refined(usual()), "both"),
+        ],
+    )
+    sweeps: dict[str, tuple[str, list, Callable[[float], np.ndarray]]] = {
+        "color": ("color={}", [2, 5, 13, 40, 120], lambda v: refined(usual(color=v))),
+        "xy": ("xy={}", [3, 10, 30, 80, 300], lambda v: refined(usual(xy=v))),
+        "weight": ("weight={}", [0, 1, 5, 15, 50], lambda v: refined(usual(weight=v))),
+        "spatial": ("Spatial({}, weight=3)", [1, 3, 6, 12, 25], lambda v: refined([Spatial(v, weight=3)])),
+        "steps": ("num_steps={}", [0, 1, 3, 10, 50], lambda v: refined(usual(), num_steps=int(v))),
+    }
+    for name, (caption, values, picture) in sweeps.items():
+        strip(folder / f"sweep-{name}.jpg", [panel(picture(v), caption.format(v)) for v in values])
+    solvers = ["mf", "fw", "l2fw", "efw", "anneal-fw"]
+    strip(folder / "sweep-solver.jpg", [panel(refined(usual(), solver=s), s) for s in solvers])
+    labels = logits.argmax(-1)
+    strip(
+        folder / "sweep-confidence.jpg",
+        [
+            panel(PALETTE[fwcrf.refine(image, labels, from_labels=c, kernels=usual())], f"from_labels={c}")
+            for c in (0.55, 0.7, 0.9, 0.99, 0.999)
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main()

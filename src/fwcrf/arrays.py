@@ -1,0 +1,272 @@
+"""Arrays as users have them, in memory or on disk, read window by window.
+
+A torch tensor is ``(channels, *grid)`` or ``(batch, channels, *grid)``. Everything else follows numpy:
+``(*grid, channels)`` or ``(batch, *grid, channels)``, with the channels at ``channel_axis``. What has a
+shape, a dtype and slices (a memory map, a Zarr array, an HDF5 dataset) is never read as a whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Window = tuple[slice, ...]
+
+_NUMPY = {torch.float32: np.float32, torch.float64: np.float64, torch.int64: np.int64, torch.bool: np.bool_}
+
+
+@dataclass(frozen=True, eq=False)
+class Stored:
+    """An array and the numbers of its axes."""
+
+    array: Any
+    name: str
+    grid_axes: tuple[int, ...]
+    channel_axis: int | None = None
+    batch_axis: int | None = None
+
+    @property
+    def grid(self) -> tuple[int, ...]:
+        return tuple(self.array.shape[a] for a in self.grid_axes)
+
+    @property
+    def channels(self) -> int | None:
+        return None if self.channel_axis is None else self.array.shape[self.channel_axis]
+
+    @property
+    def batch(self) -> int | None:
+        return None if self.batch_axis is None else self.array.shape[self.batch_axis]
+
+    @property
+    def whole(self) -> Window:
+        return tuple(slice(0, size) for size in self.grid)
+
+    @property
+    def is_torch(self) -> bool:
+        return isinstance(self.array, Tensor)
+
+    def read(
+        self, dtype: torch.dtype, images: slice, window: Window, device: torch.device | None = None
+    ) -> Tensor:
+        """A part, ``(*batch, *window, channels)`` as far as the array has these axes."""
+        found = self.array[self._index(images, window)]
+        if not isinstance(found, Tensor):
+            # A copy also settles read-only memory, foreign byte order and negative strides.
+            found = torch.from_numpy(np.array(found, dtype=_NUMPY[dtype], order="C"))
+        return found.detach().to(device, dtype).permute(self._order)
+
+    def write(self, images: slice, window: Window, values: Tensor) -> None:
+        """What ``read`` would then give."""
+        values = values.permute([self._order.index(a) for a in range(values.dim())])
+        self.array[self._index(images, window)] = values if self.is_torch else values.cpu().numpy()
+
+    @property
+    def _order(self) -> list[int]:
+        """The array's axes in the order batch, grid, channels."""
+        return [a for a in (self.batch_axis, *self.grid_axes, self.channel_axis) if a is not None]
+
+    def _index(self, images: slice, window: Window) -> tuple[slice, ...]:
+        index = [slice(None)] * len(self.array.shape)
+        for axis, part in zip(self.grid_axes, window, strict=True):
+            index[axis] = part
+        if self.batch_axis is not None:
+            index[self.batch_axis] = images
+        return tuple(index)
+
+
+def located(
+    value: Any,
+    name: str,
+    spatial_dims: int,
+    channel_axis: int | None = -1,
+    *,
+    channels: bool = True,
+    alike: bool = False,
+) -> Stored:
+    """Where the axes of an array are.
+
+    An array with no more axes than the grid has no channels; nor has any with ``channels=False``, which is
+    for masks and label maps. ``alike`` is for torch tensors that are laid out as in numpy.
+    """
+    array = as_array(value, name)
+    shape = tuple(array.shape)
+    extra = len(shape) - spatial_dims
+    torch_layout = isinstance(array, Tensor) and not alike
+    no_channels = not channels or extra == 0 or (channel_axis is None and not torch_layout)
+    if extra not in ((0, 1) if no_channels else (1, 2)):
+        raise ValueError(
+            f"{name} has shape {shape}; expected {_layouts(torch_layout, not no_channels)} with "
+            f"{spatial_dims} grid axes: spatial_dims= sets their number."
+        )
+    if math.prod(shape) == 0:
+        raise ValueError(f"{name} has shape {shape}; expected at least one pixel, channel and image.")
+    axes = list(range(len(shape)))
+    where = None
+    if not no_channels:
+        at = -spatial_dims - 1 if torch_layout else channel_axis
+        assert at is not None
+        if not -len(shape) <= at < len(shape):
+            raise ValueError(f"channel_axis={at} with {name} of shape {shape}; expected one of its axes.")
+        where = axes.pop(at)
+    first = axes.pop(0) if len(axes) > spatial_dims else None
+    return Stored(array, name, tuple(axes), where, first)
+
+
+def answer(
+    array: Any, name: str, like: Stored, grid: Sequence[int], channels: int | None, at: int, dtype: Any
+) -> Stored:
+    """An array to write to, the user's or if None a new one, of the type and device of ``like``.
+
+    It has the batch of ``like``, the grid, and channels, if any, at axis ``at``.
+    """
+    axes: list[str] = ["batch"] * (like.batch is not None) + ["grid"] * len(grid)
+    shape = [*([] if like.batch is None else [like.batch]), *grid]
+    if channels is not None:
+        at %= len(axes) + 1
+        axes.insert(at, "channels")
+        shape.insert(at, channels)
+    if array is None:
+        array = (
+            torch.empty(shape, dtype=dtype, device=like.array.device)
+            if like.is_torch
+            else np.empty(shape, dtype=dtype)
+        )
+    elif tuple(getattr(array, "shape", ())) != tuple(shape):
+        raise ValueError(
+            f"{name} has shape {getattr(array, 'shape', None)}; expected {tuple(shape)}, that of the answer."
+        )
+    return Stored(
+        array,
+        name,
+        tuple(a for a, axis in enumerate(axes) if axis == "grid"),
+        axes.index("channels") if "channels" in axes else None,
+        0 if "batch" in axes else None,
+    )
+
+
+def as_array(value: Any, name: str) -> Any:
+    """Something with a shape, a dtype and slices."""
+    if isinstance(value, np.ma.MaskedArray):
+        raise TypeError(
+            f"{name} is a masked array; expected a plain one: pass {name}.filled(0), and the mask as ignore=."
+        )
+    if isinstance(value, Tensor | np.ndarray):
+        return value
+    if all(hasattr(value, attribute) for attribute in ("shape", "dtype", "__getitem__")):
+        return value
+    if hasattr(value, "__array_interface__") or hasattr(value, "__array__"):
+        return np.asarray(value)
+    raise TypeError(
+        f"{name} is a {type(value).__name__}; expected a torch tensor, a numpy array, or something with a "
+        "shape, a dtype and slices. np.asarray makes an array of lists."
+    )
+
+
+def kind(array: Any) -> str:
+    """``"b"`` for booleans, ``"i"`` for integers, ``"f"`` for floating point, something else otherwise."""
+    dtype = array.dtype
+    if isinstance(dtype, torch.dtype):
+        if dtype == torch.bool:
+            return "b"
+        return "f" if dtype.is_floating_point else "c" if dtype.is_complex else "i"
+    found = np.dtype(dtype).kind
+    return "i" if found == "u" else found
+
+
+def largest(dtype: Any) -> int:
+    """The largest integer of a dtype."""
+    return int(torch.iinfo(dtype).max if isinstance(dtype, torch.dtype) else np.iinfo(dtype).max)
+
+
+def check_grid(image: Stored, scores: Stored, remedy: str) -> None:
+    """Refuse an image and scores of different grids, and say what is the likely cause."""
+    if image.grid != scores.grid:
+        raise ValueError(
+            f"image has shape {tuple(image.array.shape)} and {scores.name} {tuple(scores.array.shape)}: "
+            f"grids of {_by(image.grid)} and {_by(scores.grid)}; expected the same. "
+            f"{_cause(image, scores) or remedy}"
+        )
+
+
+def check_batch(one: Stored, scores: Stored) -> None:
+    """Refuse another batch than that of the scores."""
+    if one.batch is not None and one.batch != scores.batch:
+        of = "none" if scores.batch is None else f"one of {scores.batch}"
+        raise ValueError(
+            f"{one.name} has shape {tuple(one.array.shape)}, a batch of {one.batch}, and {scores.name} "
+            f"{tuple(scores.array.shape)}, which has {of}; expected the same batch, or one {one.name} for "
+            "all."
+        )
+
+
+def extremes(stored: Stored, chosen: Callable[[Tensor], Tensor] = lambda t: t) -> tuple[int, int]:
+    """The least and the largest of integers, reading some rows at a time."""
+    rows = max(1, (1 << 24) // max(1, math.prod(stored.grid[1:])))
+    low, high = [], []
+    for image in range(stored.batch or 1):
+        for start in range(0, stored.grid[0], rows):
+            window = (slice(start, min(start + rows, stored.grid[0])), *stored.whole[1:])
+            part = chosen(stored.read(torch.int64, slice(image, image + 1), window))
+            if part.numel():
+                low.append(int(part.min()))
+                high.append(int(part.max()))
+    return min(low, default=0), max(high, default=0)
+
+
+def _by(sizes: Sequence[int]) -> str:
+    return " x ".join(map(str, sizes))
+
+
+def _layouts(torch_layout: bool, channels: bool) -> str:
+    if not channels:
+        return "(*grid) or (batch, *grid)"
+    if torch_layout:
+        return "(channels, *grid) or (batch, channels, *grid)"
+    return "(*grid, channels) or (batch, *grid, channels)"
+
+
+def _cause(image: Stored, scores: Stored) -> str | None:
+    """Why the grids differ, if it can be seen from the shapes."""
+    if image.channel_axis is not None and tuple(image.array.shape) == (scores.batch, *scores.grid):
+        return "The image seems to have no channel axis: pass channel_axis=None."
+    moved_image, moved_scores = _with_channels_elsewhere(image), _with_channels_elsewhere(scores)
+    if moved_image is not None and moved_scores is not None and moved_image.grid == moved_scores.grid:
+        if image.is_torch or scores.is_torch:
+            return f"Torch tensors have their channels before the grid: permute both, as in {_move(image)}."
+        place = "first" if moved_image.channel_axis == 0 else f"at axis {moved_image.channel_axis}"
+        return f"The channels seem to come {place}: pass channel_axis={moved_image.channel_axis}."
+    for moved, one, other in ((moved_image, image, scores), (moved_scores, scores, image)):
+        if moved is not None and moved.grid == other.grid:
+            what = "channels" if one is image else "labels"
+            return f"The {what} of {one.name} seem to be at axis {moved.channel_axis}: pass {_move(one)}."
+    if image.grid[::-1] == scores.grid:
+        return f"Height and width of one of them are exchanged; rows come first: pass {_swap(image)}."
+    return None
+
+
+def _with_channels_elsewhere(stored: Stored) -> Stored | None:
+    """The array with its channels at the other end of the grid."""
+    if stored.channel_axis is None:
+        return None
+    axes = sorted((*stored.grid_axes, stored.channel_axis))
+    other = axes.pop(-1 if stored.channel_axis == axes[0] else 0)
+    return Stored(stored.array, stored.name, tuple(axes), other, stored.batch_axis)
+
+
+def _move(stored: Stored) -> str:
+    moved = _with_channels_elsewhere(stored)
+    assert moved is not None
+    if stored.is_torch:
+        return f"{stored.name}.movedim({moved.channel_axis}, {stored.channel_axis})"
+    return f"np.moveaxis({stored.name}, {moved.channel_axis}, {stored.channel_axis})"
+
+
+def _swap(stored: Stored) -> str:
+    first, last = stored.grid_axes[0], stored.grid_axes[-1]
+    return f"{stored.name}.swapaxes({first}, {last})"

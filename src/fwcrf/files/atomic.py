@@ -1,0 +1,96 @@
+"""Files that are written whole or not at all.
+
+The bytes go to a temporary file in the same folder and are flushed to the disk; then it takes the place of
+the old file in one step. Whoever is killed before that leaves a temporary file behind, and the old file as it
+was.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from fwcrf.files.errors import FileError
+
+# The name of a temporary file does not contain that of the file, which may be as long as names can be.
+_SUFFIX = ".fwcrf-part"
+
+
+@contextmanager
+def writing(path: Path | str) -> Iterator[BinaryIO]:
+    """A binary file that becomes ``path`` when the block ends without an exception."""
+    path = Path(path)
+    with staging(path.parent if not path.is_symlink() else path.resolve().parent) as (file, temporary):
+        yield file
+    put_in_place(temporary, path)
+
+
+@contextmanager
+def staging(folder: Path | str) -> Iterator[tuple[BinaryIO, Path]]:
+    """A temporary file in ``folder`` and its path; flushed to the disk at the end, removed on error."""
+    temporary = Path(folder) / f".{secrets.token_hex(8)}{_SUFFIX}"
+    # Not by the tempfile module, whose files only their owner may read.
+    descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666)
+    try:
+        with open(descriptor, "wb") as file:
+            yield file, temporary
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def put_in_place(temporary: Path, path: Path) -> None:
+    """Let a staged file take the place of ``path``; a symbolic link keeps pointing where it did."""
+    path = path.resolve()
+    try:
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _flush_folder(path.parent)
+
+
+def remove_leftovers(folder: Path | str) -> int:
+    """Remove the temporary files that a killed process left in ``folder``, and say how many."""
+    found = list(Path(folder).glob(f".*{_SUFFIX}"))
+    for path in found:
+        path.unlink(missing_ok=True)
+    return len(found)
+
+
+def check_writable(path: Path | str) -> Path:
+    """Refuse, before any work is done, a path that could not be written after it."""
+    path = Path(path)
+    if path.is_dir():
+        raise FileError(f"{path} is a folder; expected the name of a file to write.")
+    if path.exists() and not path.is_file():
+        raise FileError(f"{path} is not a regular file; expected the name of a file to write.")
+    if not path.resolve().parent.is_dir():
+        raise FileError(f"{path} cannot be written: there is no folder {path.parent}; make it first.")
+    try:
+        with staging(path.resolve().parent) as (_, temporary):
+            pass
+        temporary.unlink()
+    except OSError as error:
+        raise FileError(f"{path} cannot be written: {error.strerror or error}.") from error
+    return path
+
+
+def _flush_folder(folder: Path) -> None:
+    """Make a renaming last through a power failure, where folders can be flushed."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return
+    try:
+        os.fsync(descriptor)
+    except OSError:
+        pass
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,37 @@
+"""The colours of PASCAL VOC, in which label maps are drawn."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def voc(count: int = 256) -> np.ndarray:
+    """The first colours of the VOC colour map, ``(count, 3)`` uint8.
+
+    Bits 0, 1, 2 of the label are the highest bits of red, green, blue, bits 3, 4, 5 the next, and so on.
+
+    >>> voc(4).tolist()
+    [[0, 0, 0], [128, 0, 0], [0, 128, 0], [128, 128, 0]]
+    """
+    labels = np.arange(count)
+    colours = np.zeros((count, 3), np.uint8)
+    for place in range(8):
+        for channel in range(3):
+            bit = labels >> (3 * place + channel) & 1
+            colours[:, channel] |= (bit << (7 - place)).astype(np.uint8)
+    return colours
+
+
+def overlay(image: np.ndarray, labels: np.ndarray, opacity: float = 0.5) -> np.ndarray:
+    """Labels in colour over a picture, ``(H, W, 3)`` uint8; the background, label 0, leaves it as it is.
+
+    ``image`` is ``(H, W)`` or ``(H, W, channels)``, of which one is shown as grey, three and more as red,
+    green and blue. Values that are not uint8 are stretched from their least to their greatest.
+    """
+    image = image[..., None] if image.ndim == 2 else image
+    shown = image[..., :3] if image.shape[-1] >= 3 else np.repeat(image[..., :1], 3, -1)
+    if shown.dtype != np.uint8:
+        low, high = float(shown.min()), float(shown.max())
+        shown = (shown.astype(np.float64) - low) * (255.0 / (high - low or 1.0))
+    coloured = (1 - opacity) * shown + opacity * voc()[labels % 256]
+    return np.rint(np.where((labels > 0)[..., None], coloured, shown)).astype(np.uint8)

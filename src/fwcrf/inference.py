@@ -1,0 +1,87 @@
+"""From kernels and logits to labels: the part that images and point clouds share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fwcrf import pairwise, solvers
+from fwcrf import rounding as roundings
+from fwcrf.compatibility import Compatibility
+from fwcrf.constraints import constrained
+from fwcrf.energy import Energy, unary_from_logits
+from fwcrf.kernels.gaussians import Weight
+from fwcrf.kernels.operator import Normalization, Operator
+from fwcrf.rounding import Rounding, nearest
+from fwcrf.simplex import softmax
+from fwcrf.solvers import Solver
+
+
+@dataclass(frozen=True)
+class Inference:
+    """Settings of a solver and of the model, apart from its kernels."""
+
+    solver: str | Solver
+    num_steps: int
+    rounding: str | Rounding
+    compatibility: float | Sequence[float] | Tensor | Compatibility | Sequence[Compatibility]
+    self_edges: bool
+
+    def __post_init__(self) -> None:
+        # What is wrong with them is said before the work.
+        if isinstance(self.solver, str):
+            solvers.get(self.solver)
+        roundings.get(self.rounding)
+        if isinstance(self.num_steps, bool) or int(self.num_steps) != self.num_steps or self.num_steps < 0:
+            raise ValueError(f"num_steps={self.num_steps!r}; expected 0 (which changes nothing) or more.")
+
+    def __call__(
+        self,
+        operators: Sequence[Operator],
+        weights: Sequence[Weight],
+        logits: Tensor,  # (*batch, n, L)
+        keep: Tensor | None = None,  # (*batch, n), as the two that follow
+        ignore: Tensor | None = None,
+        scribbles: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Labels ``(*batch, n)`` and probabilities ``(*batch, n, L)``."""
+        unary = unary_from_logits(constrained(logits, keep, scribbles))
+        P = pairwise.dense(
+            operators,
+            logits.shape[-1],
+            weights=weights,
+            compat=self.compatibility,
+            self_edges=self.self_edges,
+        )
+        found = solvers.minimize(
+            Energy(P, unary), self.solver, num_steps=self.num_steps, rounding=self.rounding
+        )
+        labels, x = found.labels, found.probabilities
+        if ignore is not None:
+            own = alone(logits, keep, scribbles)
+            labels, x = torch.where(ignore, own[0], labels), torch.where(ignore.unsqueeze(-1), own[1], x)
+        return labels, x
+
+
+def alone(logits: Tensor, keep: Tensor | None, scribbles: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Labels and probabilities of points without neighbours."""
+    x = softmax(unary_from_logits(constrained(logits, keep, scribbles)), -1.0)
+    return nearest(x), x
+
+
+def restricted(K: Operator, ignore: Tensor, normalization: Normalization | None) -> Operator:
+    """An operator without the ignored points, ``(*batch, n)``, and then normalised unless None."""
+    part = (~ignore).to(K.example.dtype)
+    # A point without neighbours keeps 1 on the diagonal, so that its row can be divided by its sum.
+    K = K.scaled(part).shifted(1 - part)
+    return K if normalization is None else K.normalized(normalization)
+
+
+def without(values: Tensor, ignore: Tensor) -> Tensor:
+    """Values ``(*batch, n, channels)``, those to be ignored replaced by the mean of the others."""
+    out = ignore.unsqueeze(-1)
+    mean = values.masked_fill(out, 0.0).sum(-2, keepdim=True) / (~out).sum(-2, keepdim=True).clamp(min=1)
+    return torch.where(out, mean, values)

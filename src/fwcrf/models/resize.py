@@ -1,0 +1,31 @@
+"""From a network's coarse grid to the pixels of its image."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def bilinear(scores: Tensor, size: tuple[int, int]) -> Tensor:
+    """``(B, L, h, w)`` to ``(B, L, *size)``: both grids cover the same square, corner to corner."""
+    return F.interpolate(scores, size=size, mode="bilinear", align_corners=False)
+
+
+def from_grid(scores: Tensor, stride: int, size: tuple[int, int]) -> Tensor:
+    """``(B, L, h, w)`` to ``(B, L, *size)``: pixel (y, x) lies at (y / stride, x / stride) of the grid.
+
+    So it is for networks that halve an odd number of pixels by keeping every other one. A size of
+    stride (h - 1) + 1 has a pixel on each corner of the grid; what a smaller one leaves over is cut off.
+
+    >>> import torch
+    >>> from_grid(torch.tensor([[[[0.0, 8.0], [0.0, 8.0]]]]), 4, (1, 5)).flatten()
+    tensor([0., 2., 4., 6., 8.])
+    """
+    h, w = scores.shape[-2:]
+    full = (stride * (h - 1) + 1, stride * (w - 1) + 1)
+    if size[0] > full[0] or size[1] > full[1]:
+        raise ValueError(
+            f"a grid of {h} x {w} at stride {stride} covers {full[0]} x {full[1]} pixels, not {size}."
+        )
+    resized = F.interpolate(scores, size=full, mode="bilinear", align_corners=True)
+    return resized[..., : size[0], : size[1]]

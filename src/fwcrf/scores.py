@@ -1,0 +1,270 @@
+"""What a network says about each pixel, in whatever form, as logits.
+
+========================  =====================================================================
+probabilities             log p, at least log 1e-8: a probability of 0 makes a label very unlikely, and
+                          a logit of -inf forbids it
+logits                    themselves
+a label map               log(c / (1 - c)) for the given label and 0 for the others, so that c is the
+                          probability of the given label against any one of the others
+one channel, or none      label 1 against label 0: the probability of label 1, or its logit
+========================  =====================================================================
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fwcrf.arrays import Stored, Window, extremes, kind, located
+from fwcrf.kernels.operator import warn_caller
+from fwcrf.resample import needed, resample
+
+# The confidence of a label map for which none is given.
+CONFIDENCE = 0.7
+_LEAST = 1e-8
+_SUM_TOLERANCE = 1e-3
+
+Form = Literal["probabilities", "logits", "labels"]
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Scores of pixels or points, read part by part."""
+
+    stored: Stored
+    form: Form
+    num_labels: int
+    confidence: float = CONFIDENCE
+    warned: set[str] = field(default_factory=set)
+
+    @property
+    def single(self) -> bool:
+        """Whether one number per pixel stands for two labels."""
+        return self.form != "labels" and self.stored.channels in (None, 1)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of the computation: float64 for float64, else float32."""
+        wide = self.form != "labels" and self.stored.array.dtype in (torch.float64, np.float64)
+        return torch.float64 if wide else torch.float32
+
+    @property
+    def device(self) -> torch.device:
+        return self.stored.array.device if self.stored.is_torch else torch.device("cpu")
+
+    def logits(
+        self, images: slice, window: Window, grid: Sequence[int] | None = None, ignore: Tensor | None = None
+    ) -> Tensor:
+        """Logits of the pixels of a window, ``(*batch, n, L)``, contiguous.
+
+        The window is one of ``grid``, to which scores of another size are resampled. Where ``ignore`` is
+        true, ``(*batch, n)``, scores that are none become equal ones.
+        """
+        grid = self.stored.grid if grid is None else tuple(grid)
+        same = grid == self.stored.grid
+        source = window if same else needed(window, grid, self.stored.grid)
+        if self.form == "labels":
+            values = self._of_labels(self.stored.read(torch.int64, images, source, self.device))
+        else:
+            values = self.stored.read(self.dtype, images, source, self.device)
+            if self.stored.channels is None:
+                values = values.unsqueeze(-1)
+            if self.single:
+                other = torch.zeros_like(values) if self.form == "logits" else 1 - values
+                values = torch.cat([other, values], -1)
+            aside = None
+            if ignore is not None and same:
+                pixels = values.shape[:-1]
+                aside = ignore.unflatten(-1, pixels[-len(grid) :]).expand(pixels)
+                values = _settled(values, aside, self.form)
+            values = self._checked(values, aside)
+        if not same:
+            if not torch.isfinite(values).all():
+                raise ValueError(
+                    f"{self.stored.name} has infinite values and another size than the image; expected "
+                    "finite ones, of which something between can be found. Resize them to the image "
+                    "beforehand."
+                )
+            values = resample(values, window, grid, self.stored.grid)
+        if self.form == "probabilities":
+            values = values.clamp(min=_LEAST).log()
+        return values.flatten(-len(grid) - 1, -2).contiguous()
+
+    @property
+    def given_channels(self) -> int | None:
+        """How many numbers per pixel came in, None for one without an axis; for a label map, the labels."""
+        return self.num_labels if self.form == "labels" else self.stored.channels
+
+    @property
+    def given_dtype(self) -> Any:
+        """The floating dtype that came in, float32 for a label map; torch's or numpy's."""
+        if self.form != "labels":
+            return self.stored.array.dtype
+        return torch.float32 if self.stored.is_torch else np.float32
+
+    def given(self, x: Tensor) -> Tensor:
+        """Probabilities ``(*, L)`` in the form that came in: of label 1 alone, where that is the form."""
+        if not self.single:
+            return x
+        return x[..., 1] if self.stored.channels is None else x[..., 1:]
+
+    def _of_labels(self, labels: Tensor) -> Tensor:
+        gap = math.log(self.confidence / (1 - self.confidence))
+        every = torch.arange(self.num_labels, device=labels.device)
+        return (labels.unsqueeze(-1) == every).to(self.dtype) * gap
+
+    def _checked(self, values: Tensor, ignore: Tensor | None) -> Tensor:
+        name = self.stored.name
+        if torch.isnan(values.sum()) and torch.isnan(values).any():
+            raise ValueError(
+                f"{name} has {int(torch.isnan(values).sum())} NaN entries, of {values.numel()}; expected "
+                "numbers. Pixels without scores can be left out: ignore= takes a mask."
+            )
+        if self.form == "logits":
+            return values
+        least, most = (float(v) for v in values.aminmax())
+        if self.single and least < 0:
+            low, high = (float(v) for v in values[..., 1].aminmax())
+            raise ValueError(
+                f"{name} has one channel with values from {low:.4g} to {high:.4g}; expected the probability "
+                "of label 1, from 0 to 1. If these are logits, pass from_logits=True."
+            )
+        if least < 0:
+            raise ValueError(
+                f"{name} has negative values, down to {least:.4g}; expected probabilities. If these are "
+                "logits, pass from_logits=True."
+            )
+        if most == torch.inf:
+            raise ValueError(f"{name} has infinite values; expected probabilities, from 0 to 1.")
+        sums = values.sum(-1)
+        counted = sums if ignore is None else sums[~ignore]
+        if counted.numel() == 0:
+            return values
+        low, high = (float(v) for v in counted.aminmax())
+        if low <= 0:
+            raise ValueError(
+                f"{name} is 0 for all labels in {int((counted <= 0).sum())} pixels; expected sums of 1. "
+                "Pixels without scores can be left out: ignore= takes a mask."
+            )
+        if least == 0 and bool((values.amax(-1) == sums).all()):
+            self._warn(
+                "certain",
+                f"{name} holds one value per pixel and 0 otherwise, a label map: a CRF can change hardly "
+                f"anything of it. Pass the labels with a confidence: from_labels={CONFIDENCE}.",
+            )
+        elif least == 0:
+            self._warn(
+                "zeros",
+                f"{name} has entries of exactly 0; they are taken as {_LEAST:g}. Such a label can "
+                "hardly win, whatever the image says: np.clip(probabilities, 0.001, 1) is more modest. To "
+                "forbid a label for certain, pass logits with -inf.",
+            )
+        if max(high - 1, 1 - low) <= max(_SUM_TOLERANCE, _resolution(self.stored.array)):
+            return values
+        self._warn(
+            "sums",
+            f"{name} sums to {low:.4g} ... {high:.4g} over the labels; expected 1, and is divided by that. "
+            "If these are logits, pass from_logits=True; if the labels are on another axis, move them: "
+            f"{'first, or after the batch, in a torch tensor' if self.stored.is_torch else 'channel_axis='}.",
+        )
+        return values / sums.unsqueeze(-1)
+
+    def _warn(self, what: str, message: str) -> None:
+        """Once, however many parts say the same."""
+        if what not in self.warned:
+            self.warned.add(what)
+            warn_caller(message)
+
+
+def read_scores(
+    value: Any,
+    spatial_dims: int,
+    channel_axis: int | None = -1,
+    *,
+    from_logits: bool = False,
+    from_labels: bool | float | None = None,
+    num_labels: int | None = None,
+    alike: bool = False,
+) -> Scores:
+    """The scores that a user passes as ``probabilities``, their axes as ``arrays.located`` finds them."""
+    if num_labels is not None and (
+        isinstance(num_labels, bool) or int(num_labels) != num_labels or num_labels < 2
+    ):
+        raise ValueError(f"num_labels={num_labels!r}; expected a whole number of at least 2.")
+    if from_labels is None or (isinstance(from_labels, bool | np.bool_) and not from_labels):
+        name = "logits" if from_logits else "probabilities"
+        axis = -1 if channel_axis is None else channel_axis
+        return _read_numbers(located(value, name, spatial_dims, axis, alike=alike), from_logits, num_labels)
+    if from_logits:
+        raise ValueError("from_logits and from_labels are both given; expected one of them.")
+    confidence = CONFIDENCE if isinstance(from_labels, bool | np.bool_) else float(from_labels)
+    if not 0.5 < confidence < 1:
+        raise ValueError(
+            f"from_labels={from_labels!r}; expected True, or a confidence between 0.5 (no information) and 1 "
+            "(certain): the probability of the given label against any one of the others."
+        )
+    stored = located(value, "the label map", spatial_dims, channels=False)
+    if kind(stored.array) not in "bi":
+        raise TypeError(
+            f"the label map has dtype {stored.array.dtype}; expected integers: convert with "
+            f"{'.long()' if stored.is_torch else '.astype(int)'}, or leave from_labels out for probabilities."
+        )
+    return Scores(stored, "labels", _count_labels(stored, num_labels), confidence)
+
+
+def _read_numbers(stored: Stored, from_logits: bool, num_labels: int | None) -> Scores:
+    name = stored.name
+    array = stored.array
+    if kind(array) != "f":
+        whole = "For a label map pass from_labels=True. " if kind(array) in "bi" else ""
+        bytes_ = "For scores stored as bytes divide by 255. " if str(array.dtype).endswith("uint8") else ""
+        raise TypeError(f"{name} has dtype {array.dtype}; expected floating point. {whole}{bytes_}".rstrip())
+    found = max(2, stored.channels or 1)
+    if num_labels is not None and num_labels != found:
+        raise ValueError(
+            f"{name} has shape {tuple(array.shape)}, {found} labels, and num_labels={num_labels}; expected "
+            f"as many. Labels come {'before the grid' if stored.is_torch else 'last, or at channel_axis='}."
+        )
+    return Scores(stored, "logits" if from_logits else "probabilities", found)
+
+
+def _count_labels(stored: Stored, num_labels: int | None) -> int:
+    high = extremes(stored)[1]
+    if num_labels is None and high != 255:
+        return max(2, high + 1)
+    if num_labels is not None and high < num_labels:
+        return num_labels
+    unlabelled = (
+        "labels.long().masked_fill(labels == 255, -1)"
+        if stored.is_torch
+        else "np.where(labels == 255, -1, labels.astype(int))"
+    )
+    expected = "fewer" if num_labels is None else f"at most {num_labels - 1}, of num_labels={num_labels}"
+    raise ValueError(
+        f"the label map has labels up to {high}; expected {expected}. If 255 marks pixels without a label, "
+        f"set them to -1: {unlabelled}. If it is the foreground of a mask, pass mask > 0. If there are so "
+        f"many labels, pass num_labels={high + 1}."
+    )
+
+
+def _settled(values: Tensor, ignore: Tensor, form: Form) -> Tensor:
+    """Equal scores for ignored pixels that have none."""
+    none = torch.isnan(values).any(-1)
+    if form == "probabilities":
+        none = none | (values < 0).any(-1) | ~torch.isfinite(values).all(-1) | (values.sum(-1) <= 0)
+    else:
+        none = none | (values == -torch.inf).all(-1)
+    return values.masked_fill((none & ignore).unsqueeze(-1), 1 / values.shape[-1])
+
+
+def _resolution(array: Any) -> float:
+    dtype = array.dtype
+    if isinstance(dtype, torch.dtype):
+        return torch.finfo(dtype).eps
+    return float(np.finfo(dtype).eps)

@@ -1,0 +1,118 @@
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from scenes import write_scenes
+
+from fwcrf.batch.local import attempt
+from fwcrf.files import read_labels
+
+
+@pytest.fixture
+def scenes(tmp_path):
+    return write_scenes(tmp_path / "scenes", 3)
+
+
+@pytest.fixture
+def in_process(monkeypatch, num_threads):
+    """The same jobs without processes for them, which take long to start."""
+
+    def engine(job, items, *, num_workers, prepare):
+        return ((i, attempt(job, item)) for i, item in enumerate(items))
+
+    monkeypatch.setattr("fwcrf.batch.run.run_locally", engine)
+
+
+def given(scenes, *more):
+    return ("batch", scenes / "images", "--scores", scenes / "scores", "-j", 1, *more)
+
+
+def outputs(folder):
+    return {p.name: p.read_bytes() for p in sorted(folder.glob("*.png"))}
+
+
+def test_a_folder_with_a_bad_file(scenes, tmp_path, fwcrf_command, in_process):
+    """The others are done, the exit status tells, and the next run does what is left."""
+    good = (scenes / "scores/1.npy").read_bytes()
+    (scenes / "scores/1.npy").write_bytes(good[: len(good) // 2])
+    (scenes / "scores/2.npy").unlink()
+    out = tmp_path / "out"
+    status, stdout, err = fwcrf_command(*given(scenes, "-o", out))
+    assert (status, stdout) == (1, "")
+    assert f"failed: {scenes}/images/1.png: {scenes}/scores/1.npy is truncated" in err
+    assert f"failed: {scenes}/images/2.png: {scenes}/scores/2.npy cannot be read: No such file" in err
+    assert err.endswith("1 refined, 0 done before, 2 failed\n")
+    assert [*outputs(out)] == ["0.png"]
+
+    fwcrf_command("refine", scenes / "images/0.png", "-s", scenes / "scores/0.npy", "-o", tmp_path / "0.png")
+    np.testing.assert_array_equal(read_labels(out / "0.png"), read_labels(tmp_path / "0.png"))
+
+    (scenes / "scores/1.npy").write_bytes(good)
+    (scenes / "scores/2.npy").write_bytes(good)
+    status, _, err = fwcrf_command(*given(scenes, "-o", out))
+    assert status == 0
+    assert err == "2 refined, 1 done before, 0 failed\n"
+    assert fwcrf_command(*given(scenes, "-o", out)) == (0, "", "0 refined, 3 done before, 0 failed\n")
+
+
+def test_a_list_and_warnings(scenes, tmp_path, fwcrf_command):
+    for i in range(3):
+        np.save(scenes / f"scores/{i}.npy", 2 * np.load(scenes / f"scores/{i}.npy"))
+    table = "".join(f"scenes/images/{i}.png,scenes/scores/{i}.npy,sub/{i}.npz\n" for i in range(3))
+    (tmp_path / "list.csv").write_text("image,scores,output\n" + table)
+    status, _, err = fwcrf_command("batch", tmp_path / "list.csv", "-o", tmp_path / "out", "-j", 2)
+    assert status == 0
+    assert err.count("sums to") == 1
+    assert "(The same of 2 more.)" in err
+    assert sorted(os.listdir(tmp_path / "out/sub")) == ["0.npz", "1.npz", "2.npz"]
+
+
+def test_changed_settings_are_announced(scenes, tmp_path, fwcrf_command, in_process):
+    assert fwcrf_command(*given(scenes, "-o", tmp_path / "out", "--steps", 1))[0] == 0
+    status, _, err = fwcrf_command(*given(scenes, "-o", tmp_path / "out", "--steps", 2))
+    assert status == 0
+    assert err.splitlines() == [
+        "3 were made with other settings or files, and are made again",
+        "3 refined, 0 done before, 0 failed",
+    ]
+
+
+def test_bad_usage(scenes, tmp_path, fwcrf_command):
+    for arguments in (
+        ("batch", scenes / "images", "-o", tmp_path / "out"),
+        given(scenes),
+        given(scenes, "-o", tmp_path / "out", "--address", "a:1"),
+        given(scenes, "-o", tmp_path / "out", "--engine", "magic"),
+    ):
+        status, out, _ = fwcrf_command(*arguments)
+        assert (status, out) == (2, "")
+    (tmp_path / "file").touch()
+    status, _, err = fwcrf_command(*given(scenes, "-o", tmp_path / "file"))
+    assert status == 1
+    assert "cannot be made" in err
+
+
+@pytest.mark.slow
+def test_the_program_killed_and_resumed_gives_the_same_bytes(tmp_path, fwcrf_command, in_process):
+    scenes = write_scenes(tmp_path / "scenes", 12)
+    assert fwcrf_command(*given(scenes, "-o", tmp_path / "whole"))[0] == 0
+    out, chance, killed = tmp_path / "out", random.Random(1), 0
+    command = [sys.executable, "-m", "fwcrf", *map(str, given(scenes, "-o", out))]
+    for enough in (1, 4, 12):
+        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as batch:
+            while batch.poll() is None and len(outputs(out)) < enough:
+                time.sleep(0.005)
+            time.sleep(chance.random() * 0.05)
+            before = outputs(out)
+            batch.send_signal(signal.SIGKILL if enough < 12 else 0)
+        killed += batch.returncode == -signal.SIGKILL
+        assert before.items() <= outputs(out).items()
+    assert killed == 2
+    assert batch.returncode == 0
+    assert outputs(out) == outputs(tmp_path / "whole")
+    assert not list(out.glob(".*part"))

@@ -1,0 +1,58 @@
+"""What is said while a command runs."""
+
+import os
+import pty
+import subprocess
+import sys
+
+from fwcrf.cli.progress import progress, say
+
+CODE = """
+from fwcrf.cli.progress import progress
+with progress("refining", 3) as advance:
+    advance()
+    advance("failed: [a].png")
+    advance(None, 1)
+"""
+
+
+def test_a_bar_on_a_terminal():
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm"}
+    done = subprocess.run(
+        [sys.executable, "-c", CODE], stderr=theirs, stdout=subprocess.PIPE, env=environment
+    )
+    os.close(theirs)
+    said = b""
+    while True:
+        try:
+            said += os.read(ours, 1 << 16)
+        except OSError:
+            break
+    os.close(ours)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert b"refining" in said
+    assert b"3/3" in said
+    assert b"failed: [a].png" in said
+
+
+def test_lines_alone_elsewhere(capsys):
+    with progress("refining", 3) as advance:
+        advance()
+        advance("failed: a.png")
+        advance(None, 1)
+    assert capsys.readouterr() == ("", "failed: a.png\n")
+    assert "rich" not in done_without_a_terminal()
+
+
+def done_without_a_terminal():
+    code = f"{CODE}\nimport sys; print(*sys.modules)"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.split()
+
+
+def test_warnings_that_differ_in_numbers_are_said_once(capsys):
+    say(["sums to 0.5 ... 1.25, not 1", "something else", "sums to 2e-3 ... 7, not 1", "something else"])
+    assert capsys.readouterr().err.splitlines() == [
+        "fwcrf: sums to 0.5 ... 1.25, not 1 (The same of 1 more.)",
+        "fwcrf: something else (The same of 1 more.)",
+    ]

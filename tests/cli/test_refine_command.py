@@ -1,0 +1,124 @@
+import os
+import warnings
+
+import numpy as np
+import pytest
+from PIL import Image
+from scenes import scene, write_scenes
+
+import fwcrf
+from fwcrf.files import read_labels
+from fwcrf.kernels import Bilateral, Spatial
+
+
+@pytest.fixture
+def scenes(tmp_path):
+    return write_scenes(tmp_path / "scenes", 1)
+
+
+def given(scenes, *more):
+    return ("refine", scenes / "images/0.png", "--scores", scenes / "scores/0.npy", *more)
+
+
+def test_labels_overlay_and_probabilities(scenes, tmp_path, fwcrf_command):
+    image, p, truth = scene(0)
+    out = tmp_path / "out.png"
+    status, stdout, stderr = fwcrf_command(
+        *given(scenes, "-o", out, "--overlay", "--probabilities", tmp_path / "p.npy")
+    )
+    assert (status, stdout) == (0, "")
+    assert stderr == f"written: {out}, {tmp_path}/out-overlay.png, {tmp_path}/p.npy\n"
+    labels, probabilities = fwcrf.refine(image, p, return_probabilities=True)
+    np.testing.assert_array_equal(read_labels(out), labels)
+    np.testing.assert_array_equal(np.load(tmp_path / "p.npy"), probabilities)
+    drawn = np.asarray(Image.open(tmp_path / "out-overlay.png"))
+    np.testing.assert_array_equal((drawn != image).any(-1), labels > 0)
+    assert (labels == truth).mean() > 0.9 > (p.argmax(-1) == truth).mean()
+
+
+def test_every_setting_reaches_the_solver(scenes, tmp_path, fwcrf_command):
+    image, p, _ = scene(0)
+    options = "--solver efw --lambda 0.4 --steps 3 --bilateral 20 25 2 --spatial 2 0.5 --compatibility 1.5"
+    status, *_ = fwcrf_command(
+        *given(scenes, "-o", tmp_path / "a.npy", "--rounding", "bcd", *options.split())
+    )
+    assert status == 0
+    expected = fwcrf.refine(
+        image, p, solver=fwcrf.solvers.get("efw", weight=0.4), num_steps=3, compatibility=1.5, rounding="bcd",
+        kernels=[Bilateral(20, 25, 2.0), Spatial(2, 0.5)],
+    )  # fmt: skip
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), expected)
+
+
+def test_settings_of_a_file_give_way_to_those_of_the_command(scenes, tmp_path, fwcrf_command):
+    image, p, _ = scene(0)
+    (tmp_path / "s.yaml").write_text("solver: mf\nnum_steps: 3\nkernels: [{kind: spatial, xy: 2}]\n")
+    config = ("--config", tmp_path / "s.yaml")
+    assert fwcrf_command(*given(scenes, "-o", tmp_path / "a.npy", *config))[0] == 0
+    expected = fwcrf.refine(image, p, solver="mf", num_steps=3, kernels=[Spatial(2)])
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), expected)
+    more = ("--steps", 1, "--spatial", 3, 0, "--bilateral", 20, 25, 2)
+    assert fwcrf_command(*given(scenes, "-o", tmp_path / "b.npy", *config, *more))[0] == 0
+    expected = fwcrf.refine(image, p, solver="mf", num_steps=1, kernels=[Bilateral(20, 25, 2.0)])
+    np.testing.assert_array_equal(np.load(tmp_path / "b.npy"), expected)
+
+
+def test_a_warning_is_a_sentence(scenes, tmp_path, fwcrf_command):
+    np.save(scenes / "scores/0.npy", 2 * scene(0)[1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        status, _, err = fwcrf_command(*given(scenes, "-o", tmp_path / "a.png"))
+    assert status == 0
+    assert err.startswith("fwcrf: probabilities sums to 2")
+    assert err.endswith(f"\nwritten: {tmp_path}/a.png\n")
+    assert len(err.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("-o a.jpg", "JPEG would change them"),
+        ("-o a.txt", "labels are written as .png"),
+        ("-o a.png --probabilities p.png", "is not called .npy or .npz"),
+        ("-o a.png --solver nope", "solver 'nope' is not known; expected one of mf, fw"),
+        ("-o a.png --solver mf --lambda 2", "solver 'mf' has no setting 'weight'"),
+        ("-o a.png --steps -1", "greater than or equal to 0"),
+        ("-o a.png --limit much", "'much' is not a size; expected something like 500MB"),
+        ("-o a.png --from guess", "guess"),
+        ("-o scenes/scores/0.npy", "a name of its own"),
+        ("-o a.npy --probabilities a.npy", "a name of its own"),
+    ],
+)
+def test_bad_usage(scenes, tmp_path, fwcrf_command, monkeypatch, options, said):
+    monkeypatch.chdir(tmp_path)
+    status, out, err = fwcrf_command(*given(scenes, *options.split()))
+    assert (status, out) == (2, "")
+    assert said in " ".join(err.split())
+    assert os.listdir(tmp_path) == ["scenes"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ("-o nowhere/a.png", "there is no folder nowhere; make it first"),
+        ("-o /proc/a.png", "cannot be written"),
+        ("-o a.png --limit 1kB", "would take 6 kB of memory; expected at most 1 kB"),
+        ("-o a.png --config nowhere.yaml", "nowhere.yaml cannot be read"),
+        ("-o a.png --from labels", "label"),
+    ],
+)
+def test_failures(scenes, tmp_path, fwcrf_command, monkeypatch, options, said):
+    monkeypatch.chdir(tmp_path)
+    status, out, err = fwcrf_command(*given(scenes, *options.split()))
+    assert (status, out) == (1, "")
+    assert err.startswith("fwcrf: ")
+    assert said in err
+    assert os.listdir(tmp_path) == ["scenes"]
+
+
+def test_what_cannot_be_written_is_said_before_anything_is_read(tmp_path, fwcrf_command):
+    status, _, err = fwcrf_command(
+        "refine", "nothing.png", "-s", "nothing.npy", "-o", tmp_path / "no" / "a.png"
+    )
+    assert status == 1
+    assert "there is no folder" in err

@@ -1,0 +1,85 @@
+import hypothesis
+import hypothesis.strategies as st
+import pytest
+
+import fwcrf
+from fwcrf.files import FileError
+from fwcrf.files.settings import Settings, read_settings, write_settings
+from fwcrf.kernels import Bilateral, Spatial
+
+POSITIVE = st.floats(1e-3, 1e3)
+SETTINGS = st.builds(
+    Settings,
+    solver=st.builds(lambda weight: {"name": "efw", "weight": weight}, POSITIVE),
+    num_steps=st.integers(0, 50),
+    kernels=st.lists(
+        st.one_of(
+            st.fixed_dictionaries({"kind": st.just("spatial"), "xy": POSITIVE, "weight": POSITIVE}),
+            st.fixed_dictionaries({"kind": st.just("bilateral"), "xy": POSITIVE, "color": POSITIVE}),
+        ),
+        max_size=3,
+    ),
+    compatibility=st.one_of(POSITIVE, st.lists(POSITIVE, min_size=2, max_size=2)),
+    rounding=st.sampled_from(["nearest", "bcd"]),
+)
+
+
+@hypothesis.given(SETTINGS)
+def test_what_is_written_is_read(tmp_path_factory, settings):
+    path = tmp_path_factory.mktemp("settings") / "a.yaml"
+    write_settings(path, settings, "found by\nlooking")
+    assert path.read_text().startswith("# found by\n# looking\n")
+    assert read_settings(path).mapping() == settings.mapping()
+    assert read_settings(path).fingerprint() == settings.fingerprint()
+    settings.arguments()
+
+
+def test_fingerprints_tell_settings_apart():
+    some = [Settings(), Settings(num_steps=9), Settings(solver={"name": "mf"}), Settings(kernels=())]
+    assert len({s.fingerprint() for s in some} | {Settings().fingerprint(version="2")}) == 5
+    assert Settings.of({"num_steps": 10}).fingerprint() == Settings().fingerprint()
+
+
+def test_defaults_are_those_of_the_library():
+    given = Settings().arguments()
+    assert given["kernels"] == [Spatial(), Bilateral()]
+    assert given["solver"] == fwcrf.solvers.get("l2fw")
+
+
+def test_json_and_numbers_that_yaml_takes_for_words(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('{"solver": {"name": "l2fw", "weight": 1e-3}, "num_steps": 3}')
+    assert read_settings(path).solver == {"name": "l2fw", "weight": 0.001}
+    path.write_text("")
+    assert read_settings(path) == Settings()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("steps: 3", "has 'steps'; expected any of solver, num_steps, kernels"),
+        ("- 1", "holds a list; expected names and values"),
+        ("num_steps: many", "num_steps is 'many'; expected a whole number"),
+        ("num_steps: -1", "expected a whole number, 0 or more"),
+        ("num_steps: true", "expected a whole number"),
+        ("kernels: spatial", "expected a list"),
+        ("kernels: [{xy: 3}]", "expected kind: spatial, or kind: bilateral"),
+        ("kernels: [{kind: spatial, color: 3}]", "a spatial kernel has 'color'; expected xy, weight"),
+        ("solver: {weight: 3}", "expected a name"),
+        ("compatibility: .nan", "expected finite numbers"),
+        ("compatibility: 2020-01-01", "expected numbers, words and lists"),
+        ("a: [", "is not YAML"),
+        ("a: !!python/object/apply:os.system [ls]", "is not YAML"),
+        ("a: " + "[" * 5000, "is not YAML"),
+        ("#" * (1 << 21), "larger than"),
+    ],
+)
+def test_mistakes_are_explained(tmp_path, text, said):
+    (tmp_path / "a.yaml").write_text(text)
+    with pytest.raises(FileError, match=said):
+        read_settings(tmp_path / "a.yaml")
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(FileError, match="cannot be read: No such file"):
+        read_settings(tmp_path / "a.yaml")

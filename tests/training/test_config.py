@@ -1,0 +1,106 @@
+"""Configs: read in full, and refused with a reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from fwcrf import DenseCRF
+from fwcrf.files import FileError
+from fwcrf.training import Config, build, read_config
+from fwcrf.training.config import differences, names, write_config
+
+LEAST = {"data": {"name": "voc", "root": "."}, "model": {"name": "resnet101"}}
+
+
+def changed(**sections):
+    return {name: {**LEAST.get(name, {}), **values} if isinstance(values, dict) else values
+            for name, values in {**LEAST, **sections}.items()}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", names())
+def test_those_that_come_along(name):
+    config = read_config(name)
+    if config.crf is not None:
+        assert build.crf(config.crf, 3).num_steps == 5
+    assert config.data.scale == (0.5, 2.0) and config.data.flip == 0.5 and config.optimizer.power == 0.9
+
+
+def test_the_papers_three_phases():
+    pretrain, finetune, joint = (read_config(name) for name in ("pretrain", "finetune-voc", "joint-voc"))
+    assert [c.optimizer.cnn_lr for c in (pretrain, finetune, joint)] == [0.01, 0.001, 0.0001]
+    assert [c.epochs for c in (pretrain, finetune, joint)] == [50, 50, 20]
+    assert {c.batch_size for c in (pretrain, finetune, joint)} == {16}
+    assert {c.data.crop for c in (pretrain, finetune, joint)} == {(513, 513)}
+    assert [c.crf is None for c in (pretrain, finetune, joint)] == [True, True, False]
+    city = read_config("joint-cityscapes")
+    assert (city.data.crop, city.epochs) == ((769, 769), 100)
+    crf = build.crf(joint.crf, 21)
+    assert sum(p.numel() for p in crf.parameters()) == 1323  # as the paper counts
+    assert crf.skip == 0.5
+
+
+@pytest.mark.parametrize(("solver", "skip"), [("mf", 0.0), ("l2fw", 0.5), ("efw", 0.5), ("pgd", 0.5)])
+def test_a_skip_except_for_mean_field(solver, skip):
+    crf = build.crf(Config.of(changed(crf={"solver": solver})).crf, 3)
+    assert isinstance(crf, DenseCRF) and crf.skip == skip
+    assert build.crf(Config.of(changed(crf={"solver": solver, "skip": 0.25})).crf, 3).skip == 0.25
+
+
+def test_settings_reach_the_solver():
+    crf = build.crf(
+        Config.of(changed(crf={"solver": "efw", "settings": {"weight": "7e-1", "step": 0.5}})).crf, 3
+    )
+    assert crf.lambda_ == pytest.approx(0.7) and crf.steps.tolist() == [0.5] * 5
+
+
+@pytest.mark.parametrize(("values", "match"), [
+    (changed(optimizer={"crf_rl": 1}), r"optimizer.crf_rl is not known; .*; did you mean crf_lr\?"),
+    (changed(epoch=3), r"config: epoch is not known; .*; did you mean epochs\?"),
+    (changed(model={"name": "resnet11"}), r"model.name is 'resnet11'; .* did you mean resnet101\?"),
+    (changed(data={"crop": 513}), r"data.crop is 513; expected a list of 2"),
+    (changed(data={"crop": ["a", 3]}), r"data.crop is 'a'; expected a whole number"),
+    (changed(data={"flip": "often"}), r"data.flip is 'often'; expected a number"),
+    (changed(batch_size=True), r"batch_size is True; expected a whole number"),
+    (changed(batch_size=0), r"batch_size is 0; expected at least 1"),
+    (changed(crf=[1]), r"crf is \[1\]; expected names and values"),
+    ({"model": {"name": "resnet101"}}, r"config: data is missing"),
+    (changed(run={"device": 3}), r"run.device is 3; expected text"),
+])  # fmt: skip
+def test_what_is_wrong_is_named(values, match):
+    with pytest.raises(FileError, match=match):
+        Config.of(values)
+
+
+def test_files_and_changes(tmp_path):
+    path = tmp_path / "mine.yaml"
+    path.write_text(
+        "data: {name: splits, root: here}\nmodel: {name: mobilenetv2}\noptimizer: {cnn_lr: 1e-3}\n"
+    )
+    config = read_config(path, ["crf.solver=mf", "data.crop=[32, 40]", "optimizer.weight_decay=1e-5"])
+    assert config.optimizer.cnn_lr == 0.001 and config.optimizer.weight_decay == 1e-5
+    assert config.crf.solver == "mf" and config.data.crop == (32, 40)
+    write_config(tmp_path / "all.yaml", config)
+    assert read_config(tmp_path / "all.yaml") == config
+    assert differences(config.mapping(), read_config(path).mapping()) == [
+        "data.crop",
+        "crf",
+        "optimizer.weight_decay",
+    ]
+
+
+@pytest.mark.parametrize(("text", "changes", "match"), [
+    ("a: [", (), "is not YAML"),
+    ("- 3", (), "holds a list; expected names and values"),
+    ("!!python/object/apply:os.system [ls]", (), "is not YAML"),
+    ("data: 3", ("data",), "'data' is no change; expected NAME=VALUE"),
+    ("data: 3", ("data.name=voc",), "data has no settings in it"),
+])  # fmt: skip
+def test_files_that_cannot_be_used(tmp_path, text, changes, match):
+    (tmp_path / "bad.yaml").write_text(text)
+    with pytest.raises(FileError, match=match):
+        read_config(tmp_path / "bad.yaml", changes)
+
+
+def test_a_name_that_is_neither_a_file_nor_comes_along():
+    with pytest.raises(FileError, match=r"nothing cannot be read: .* Those that come along: .*joint-voc"):
+        read_config("nothing")
