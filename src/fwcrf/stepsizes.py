@@ -105,6 +105,14 @@ class Schedule:
         return self.at(step.k)
 
 
+def known(stepsize: Stepsize, num_steps: int) -> list[float] | None:
+    """The first steps of a rule that looks at nothing but k, if they are plain numbers."""
+    if not isinstance(stepsize, Schedule):
+        return None
+    steps = [stepsize.at(k) for k in range(num_steps)]
+    return None if any(isinstance(a, Tensor) for a in steps) else steps  # type: ignore[return-value]
+
+
 @dataclass(frozen=True)
 class Constant(Schedule):
     """The same step always; 1 is what mean field and the concave-convex procedure take."""
