@@ -24,11 +24,14 @@ def scattered(count: int = 160) -> Tensor:
     return clouds
 
 
-def splat_matrix(K: Lattice) -> Tensor:
-    """S', ``(vertices, n)``: how much of each point a vertex gets."""
-    matrix = torch.zeros(K.neighbors.shape[1], K.n, dtype=K.splat.dtype)
-    points = torch.arange(K.n)[:, None].expand(K.index.shape)
-    return matrix.index_put((K.index.long(), points), K.splat, accumulate=True)
+def vertices(features: Tensor) -> Tensor:
+    """Where the vertices lie: those of the points first, then those of a dense grid, which tell where."""
+    side = torch.linspace(-5, 5, 80, dtype=torch.float64)
+    every = torch.cat([features, torch.cartesian_prod(side, side)])
+    K = Lattice.uncalibrated(every)
+    weights = torch.zeros(K.n, K.neighbors.shape[1], dtype=torch.float64)
+    weights.scatter_add_(1, K.index.long(), K.splat)
+    return torch.linalg.lstsq(weights, every).solution
 
 
 def main() -> None:
@@ -42,14 +45,13 @@ def main() -> None:
 
     features = scattered()
     K = Lattice.uncalibrated(features)
-    S = splat_matrix(K)
-    places = torch.linalg.lstsq(S.T, features).solution  # of the vertices
+    places = vertices(features)[: K.neighbors.shape[1]]
     x = torch.zeros(K.n, 1, dtype=torch.float64)
-    chosen = int((features - torch.tensor([-1.6, 0.0])).square().sum(-1).argmin())
+    chosen = int(K.splat[: K.n // 2].amin(-1).argmax())  # far from the vertices
     x[chosen] = 1
-    on_lattice = S @ x
-    blurred = lattice_torch.mix(on_lattice, K.neighbors, tap=0.5, identity=0.0, order=0)
-    answer, exact = S.T @ blurred, Exact(features)(x)
+    splatted = lattice_torch.splat(x[None], K.index, K.splat, len(places))
+    blurred = lattice_torch.mix(splatted, K.neighbors, tap=0.5, identity=0.0, order=0)
+    answer, exact = lattice_torch.slice(blurred, K.index, K.splat)[0], Exact(features)(x)
     answer = answer * (exact * answer).sum() / answer.square().sum()  # the scale, fitted to this one row
 
     figure, axes = pyplot.subplots(1, 5, figsize=(15, 3.4), layout="constrained")
@@ -65,8 +67,8 @@ def main() -> None:
                 axis.plot(*places[[down, up]].T, color="0.85", linewidth=0.7, zorder=0)
     for axis, values in zip(axes[[0, 3, 4]], (x, answer, exact), strict=True):
         axis.scatter(*features.T, c=values[:, 0], s=14, cmap="viridis_r", vmin=0, vmax=1)
-    for axis, values in zip(axes[[1, 2]], (on_lattice, blurred), strict=True):
-        share = values[:, 0] / values.max()
+    for axis, values in zip(axes[[1, 2]], (splatted, blurred), strict=True):
+        share = values[0, : len(places), 0] / values.max()
         axis.scatter(*places.T, c=share, s=8 + 60 * share, cmap="viridis_r", vmin=0, vmax=1)
     args.output.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(args.output, dpi=80)

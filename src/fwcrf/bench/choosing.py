@@ -1,6 +1,6 @@
 """What the choice of a solver changes: labels and time after training, gradients while training.
 
-Settings of kernels are fixed beforehand. Images are of the second half of the VOC list, and all the frames of
+Settings of kernels are set by hand, and the same for all solvers. Images are of the second half of the VOC list, and all the frames of
 CamVid that come with scores.
 """
 
@@ -27,6 +27,8 @@ VOC_IMAGES = 16
 
 
 class DataSet(NamedTuple):
+    """What is fixed for a data set."""
+
     num_labels: int
     ignored: int
     kernels: list[Kernel]
