@@ -1,4 +1,4 @@
-"""Every block of the README and the documentation runs and answers as printed; every page and link is there."""
+"""Every block of the README and the documentation runs and answers as printed; pages and links are there."""
 
 import doctest
 import inspect

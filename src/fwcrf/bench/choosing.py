@@ -1,7 +1,7 @@
 """What the choice of a solver changes: labels and time after training, gradients while training.
 
-Settings of kernels are set by hand, and the same for all solvers. Images are of the second half of the VOC list, and all the frames of
-CamVid that come with scores.
+Settings of kernels are set by hand, and the same for all solvers. Images are of the second half of the VOC
+list, and all the frames of CamVid that come with scores.
 """
 
 from __future__ import annotations
