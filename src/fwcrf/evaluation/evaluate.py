@@ -134,6 +134,7 @@ def write_labels(path: Path, labels: np.ndarray, palette: np.ndarray) -> None:
 
 
 def write_report(path: Path, report: Mapping[str, Any]) -> None:
+    """The measures as JSON; a file that is there is replaced whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with writing(path) as file:
         file.write((json.dumps(report, indent=2) + "\n").encode())

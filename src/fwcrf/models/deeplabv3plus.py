@@ -46,6 +46,8 @@ class DeepLabv3PlusXception65(nn.Module):
 
 
 class ASPP(nn.Module):
+    """Convolutions of several rates and the mean of the image, side by side."""
+
     def __init__(self, channels: int, rates: tuple[int, ...]) -> None:
         super().__init__()
         self.image_pooling = ConvBN(channels, 256, relu=True, eps=_EPS)
@@ -63,6 +65,8 @@ class ASPP(nn.Module):
 
 
 class Decoder(nn.Module):
+    """Joins the features with those of an early layer, at its resolution."""
+
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.feature_projection0 = ConvBN(channels, 48, relu=True, eps=_EPS)

@@ -96,6 +96,8 @@ class ConvBN(nn.Sequential):
 
 
 class InvertedResidual(nn.Module):
+    """Expand, filter each channel, project; added to the input where the shape stays."""
+
     def __init__(self, channels: int, block: Block) -> None:
         super().__init__()
         inner = channels * block.expansion

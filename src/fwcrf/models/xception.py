@@ -51,6 +51,8 @@ class SeparableConv(nn.Module):
 
 
 class ConvBN(nn.Sequential):
+    """A convolution, batch norm, and a ReLU if asked for."""
+
     def __init__(
         self, channels: int, out: int, kernel: int = 1, stride: int = 1, *, relu: bool, eps: float = EPS
     ) -> None:
@@ -62,6 +64,8 @@ class ConvBN(nn.Sequential):
 
 
 class Module(nn.Module):
+    """Three separable convolutions and a shortcut past them."""
+
     def __init__(self, channels: int, flow: Flow, stride: int, dilation: int) -> None:
         super().__init__()
         self.shortcut = None

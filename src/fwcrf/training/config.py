@@ -65,6 +65,8 @@ class CRF:
 
 @dataclass(frozen=True)
 class Optimizer:
+    """How fast which parameters move."""
+
     name: Literal["sgd", "adam"] = "sgd"
     cnn_lr: float = 0.001
     crf_lr: float = 0.01
@@ -86,6 +88,8 @@ class Run:
 
 @dataclass(frozen=True)
 class Config:
+    """A whole run; ``Config.of`` reads one from nested dictionaries, and names what does not fit."""
+
     data: Data
     model: Model
     crf: CRF | None = None
