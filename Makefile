@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 EDITABLE := --no-build-isolation --config-settings=build-dir=build/{wheel_tag} \
 	--config-settings=cmake.define.FWCRF_CHECK_ISA=ON --editable
-PEERS := pydensecrf2 entmax
+PEERS := pydensecrf2 entmax crfseg
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

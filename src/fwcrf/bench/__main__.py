@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="fwcrf bench",
-        description="Time the library and those of its peers that are installed, in one process and in turns.",
+        description="Time the library, in turns with those of its peers that are installed.",
         epilog=f"Results go to {report.RESULTS}/. Only ratios within one run mean anything; set "
         "OMP_WAIT_POLICY=passive on a shared machine, as this program does. Exit status: 0, 1 for a "
         "regression, 2 for bad usage.",
@@ -81,10 +81,10 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
         "names", nargs="*", metavar="NAME", help=f"of {', '.join(RUNS)} (default: all but {', '.join(APART)})"
     )
     parser.add_argument("--rounds", type=int, help=f"of what is timed (default: 15, quick: {QUICK_ROUNDS})")
-    parser.add_argument("--quick", action="store_true", help="all of it in about two minutes: fewer pictures, "
+    parser.add_argument("--quick", action="store_true", help="about two minutes for all: fewer pictures, "
                         "smaller extremes")  # fmt: skip
     parser.add_argument("--compare", nargs="?", type=Path, const=compare.BASELINE, metavar="FILE",
-                        help=f"fail if a ratio is worse than in FILE (default: {compare.BASELINE})")  # fmt: skip
+                        help=f"fail if a ratio fell below FILE's (default: {compare.BASELINE})")  # fmt: skip
     parser.add_argument("--tolerance", type=float, default=compare.TOLERANCE,
                         help="how much worse it may be, as a share (default: %(default)s)")  # fmt: skip
     parser.add_argument("--store", nargs="?", type=Path, const=compare.BASELINE, metavar="FILE",
@@ -114,12 +114,7 @@ def _compared(stored: compare.Ratios, ratios: compare.Ratios, path: Path, tolera
         for c in found
     ]
     print(report.table(["", "stored", "now", "now / stored", ""], lines))
-    verdict = (
-        f"{len(worse)} fell by more than {tolerance:.0%}"
-        if worse
-        else f"none fell by more than {tolerance:.0%}"
-    )
-    print(f"\n{verdict}")
+    print(f"\n{len(worse) or 'none'} fell by more than {tolerance:.0%}")
     return not worse
 
 

@@ -1,9 +1,9 @@
 """Energy against time: how soon each solver's labels come close to the best known.
 
-Times are measured, set-up included, in units of one inference of ten steps of mean field by pydensecrf (where it
-is installed, else by us) on the same image and in the same run. *Close* is one hundredth of the way from the
-energy of the network's own labels to the best known, the best of all runs here and of long annealed ones followed
-by descent. The energy is that of the default kernels; its weights are those of ``refine``, and ten times that.
+Times are measured, set-up included, in units of one inference of ten steps of mean field by pydensecrf (where
+it is installed, else by us) on the same image and in the same run. *Close* is one hundredth of the way from
+the energy of the network's own labels to the best known: the best of all runs here and of long annealed ones
+followed by descent. The kernels are the default ones, with the weights of ``refine`` and with larger ones.
 """
 
 from __future__ import annotations

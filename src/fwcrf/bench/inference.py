@@ -18,7 +18,7 @@ from fwcrf import refine
 from fwcrf.bench import bandwidth, peer, peers, pictures
 from fwcrf.bench.report import print_rows, table
 from fwcrf.bench.rows import Compared, Row, assemble, spreads
-from fwcrf.bench.timing import Case, Plan, Spread, Times, Work, measure
+from fwcrf.bench.timing import Case, Plan, Times, Work, measure
 
 LABELS = 21
 STEPS = (5, 10)
@@ -188,8 +188,6 @@ def others(plan: Plan) -> list[Row]:
     for who, each in found.items():
         theirs = each.inference(image, unary, 5)
         cases += [Case(who, lambda w=theirs: w, name, count) for count in plan.threads]
-    measured: dict[tuple[str, str, int | None], Spread] = spreads(
-        measure(cases, plan.least(1 if plan.quick else 3).rounds)
-    )
+    measured = spreads(measure(cases, plan.least(1 if plan.quick else 3).rounds))
     what = f"5 steps of mf, {width} x {height}, {LABELS} labels, other libraries"
     return assemble(measured, [Compared(what, "ours", {who: who for who in found})], plan.threads)

@@ -30,7 +30,8 @@ COMPARED = [
       for kind in ("flat", "peaked", "classifier")),
     *(Compared(f"softmax, {kind} scores", f"softmax, {kind}", {"torch.softmax": f"torch.softmax, {kind}"})
       for kind in ("flat", "classifier")),
-    *(Compared(f"{oracle}, flat scores", f"{oracle}, flat", {"one lattice filter": "filter", "a copy": "copy"})
+    *(Compared(f"{oracle}, flat scores", f"{oracle}, flat",
+               {"one lattice filter": "filter", "a copy": "copy"})
       for oracle in ("projection", "softmax")),
 ]  # fmt: skip
 

@@ -1,7 +1,7 @@
 """Other libraries for the same job, those that can be imported: one whole inference of each.
 
-None is needed. pydensecrf (from PyPI as pydensecrf2) and crfseg install with pip; crfasrnn_pytorch, MONAI with
-its native code and ConvCRF are used where they were built from source. Each gets the bandwidths and the
+None is needed. pydensecrf (from PyPI as pydensecrf2) and crfseg install with pip; crfasrnn_pytorch, MONAI
+with its native code and ConvCRF are used where they were built from source. Each gets the bandwidths and the
 number of steps that the others get; what it does otherwise is said in its note.
 """
 
@@ -104,9 +104,7 @@ def _crfseg() -> Peer:
         layer = CRF(n_spatial_dims=2, n_iter=steps, returns="proba", smoothness_theta=SPATIAL)
         return _module(lambda picture, logits: layer(logits))(image, unary)
 
-    return Peer(
-        inference, "spatial kernel in a window of 11 pixels only: it never sees the image", threads=True
-    )
+    return Peer(inference, "a spatial kernel in a window of 11 pixels: it never sees the image", threads=True)
 
 
 def _crfasrnn() -> Peer:
@@ -147,7 +145,7 @@ def _convcrf() -> Peer:
 
 
 def _plain_torch() -> Peer:
-    """No library of anyone's: what a lattice in torch operations takes on a CPU, as the published layers have."""
+    """No library of anyone's: what a lattice in plain torch takes on a CPU."""
 
     def inference(image: np.ndarray, unary: np.ndarray, steps: int) -> Work:
         values, shape = pixels(image)
@@ -162,9 +160,7 @@ def _plain_torch() -> Peer:
 
         return work
 
-    return Peer(
-        inference, "stand-in: our lattice in plain torch, both kernels; nobody's library", threads=True
-    )
+    return Peer(inference, "nobody's library: our lattice in plain torch, for both kernels", threads=True)
 
 
 _MAKERS: dict[str, Callable[[], Peer]] = {

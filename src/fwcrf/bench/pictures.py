@@ -50,20 +50,22 @@ def named(name: str, width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
 
 
 def volume(side: int) -> np.ndarray:
-    """A cube of grey balls in noise, ``(side, side, side)`` of float32 within 0..255: a stand-in for a scan."""
+    """Grey balls in noise, ``(side, side, side)`` of float32 within 0..255: a stand-in for a scan."""
     generator = np.random.default_rng(0)
     z, y, x = np.meshgrid(*[np.linspace(0, 1, side, dtype=np.float32)] * 3, indexing="ij")
     grey = np.full(x.shape, 40, np.float32)
     for _ in range(12):
-        cz, cy, cx, radius = generator.uniform(0.15, 0.85, 3).tolist() + [generator.uniform(0.08, 0.25)]
+        cz, cy, cx, radius = [*generator.uniform(0.15, 0.85, 3), generator.uniform(0.08, 0.25)]
         inside = (z - cz) ** 2 + (y - cy) ** 2 + (x - cx) ** 2 < radius**2
         grey[inside] = generator.uniform(70, 230)
     return np.clip(grey + generator.normal(0, 6, grey.shape), 0, 255).astype(np.float32)
 
 
 def scores(image: np.ndarray, labels: int) -> np.ndarray:
-    """Logits of an imaginary network, ``(labels, height, width)``: by nearness to some of the image's colours,
-    found on a coarse grid, which blurs borders, and in noise."""
+    """Logits of an imaginary network, ``(labels, height, width)``.
+
+    By nearness to some of the image's colours, found on a coarse grid, which blurs borders, and in noise.
+    """
     generator = np.random.default_rng(0)
     height, width = image.shape[:2]
     coarse = resized(image, max(2, width // 8), max(2, height // 8)).astype(np.float32)

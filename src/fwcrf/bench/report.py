@@ -76,9 +76,8 @@ def print_rows(title: str, rows: Sequence[Row]) -> None:
 
 
 def _middle(by_picture: Mapping[str, Spread]) -> str:
-    least, middle = (
-        statistics.median(getattr(s, key) for s in by_picture.values()) for key in ("min", "median")
-    )
+    least = statistics.median(spread.min for spread in by_picture.values())
+    middle = statistics.median(spread.median for spread in by_picture.values())
     digits = 1 if least < 100 else 0
     return f"{least:.{digits}f} ({middle:.{digits}f})"
 
@@ -88,9 +87,8 @@ def save(name: str, results: object) -> Path:
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     partial = path.with_suffix(f".{os.getpid()}.part")
-    partial.write_text(
-        json.dumps({"machine": machine(), "results": results}, indent=1, default=_plain) + "\n"
-    )
+    everything = {"machine": machine(), "results": results}
+    partial.write_text(json.dumps(everything, indent=1, default=_plain) + "\n")
     os.replace(partial, path)
     return path
 

@@ -67,7 +67,7 @@ def assemble(
     for compared in wanted:
         for count in threads:
             ours = {
-                picture: s for (picture, name, t), s in found.items() if (name, t) == (compared.ours, count)
+                p: spread for (p, name, t), spread in found.items() if (name, t) == (compared.ours, count)
             }
             theirs = {who: _others(found, case, count, ours) for who, case in compared.theirs.items()}
             if ours:
