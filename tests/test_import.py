@@ -38,6 +38,17 @@ def test_torch_is_imported_with_the_first_name():
     assert answer("import sys, fwcrf; fwcrf.Energy; print('torch' in sys.modules)") == "True"
 
 
+def test_import_is_quick():
+    """In processor time, the least of several. The package alone costs nothing beside Python's own start."""
+    alone = "import time; a = time.process_time(); import fwcrf; print((time.process_time() - a) / a)"
+    assert min(float(answer(alone)) for _ in range(3)) < 0.5
+    after_torch = (
+        "import torch, time; a = time.process_time(); from fwcrf import refine, DenseCRF;"
+        "print((time.process_time() - a) / a)"
+    )
+    assert min(float(answer(after_torch)) for _ in range(3)) < 0.15
+
+
 def test_a_typing_mistake_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'DensCRF'"):
         fwcrf.DensCRF  # noqa: B018

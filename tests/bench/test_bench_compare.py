@@ -1,11 +1,11 @@
 """Regressions are ratios that fell by more than the tolerance."""
 
 import json
+from pathlib import Path
 
 import pytest
 
-from fwcrf.bench import __main__ as program
-from fwcrf.bench import compare
+from fwcrf.bench import compare, report, speed
 from fwcrf.bench.rows import Row
 from fwcrf.bench.timing import Spread
 
@@ -53,7 +53,7 @@ def test_unreadable_files_are_said_to_be_so(tmp_path, content, match):
 
 def test_what_the_repository_stores():
     """It holds ratios of both kinds of run, and nothing else."""
-    path = program.Path(__file__).parents[2] / compare.BASELINE
+    path = Path(__file__).parents[2] / compare.BASELINE
     stored = json.loads(path.read_text())
     assert {*stored} <= {"full", "quick"}
     for quick in (False, True):
@@ -64,9 +64,9 @@ def test_what_the_repository_stores():
 def fake_run(tmp_path, monkeypatch):
     """A benchmark that is over at once; its one ratio is 4."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(program.report, "cores_at_hand", lambda: 1.0)
+    monkeypatch.setattr(report, "cores_at_hand", lambda: 1.0)
     row = Row("work", 1, "ms", {"cat": Spread(1.0, 1.0)}, {"them": {"cat": Spread(4.0, 4.0)}})
-    monkeypatch.setitem(program.RUNS, "speed", lambda plan: {"rows": [row]})
+    monkeypatch.setattr(speed, "run", lambda plan: {"rows": [row]})
     return tmp_path
 
 

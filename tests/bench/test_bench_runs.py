@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fwcrf.bench import __main__ as program
-from fwcrf.bench import anneal, bandwidth, energy, inference, peers, pictures, plots
+from fwcrf.bench import anneal, bandwidth, energy, inference, peers, pictures, plots, report
 from fwcrf.bench.timing import Plan
 
 TINY = Plan(rounds=1, threads=(1,), quick=True)
@@ -27,7 +26,8 @@ def small(monkeypatch):
 def test_inference(small, capsys):
     times, rows = inference.ordinary(TINY)
     assert {row.what.split(",")[0] for row in rows} == {
-        "5 steps of mf", "10 steps of mf", "5 steps of l2fw", "10 steps of l2fw", "10 steps of l2fw against our mf",
+        "5 steps of mf", "10 steps of mf", "5 steps of l2fw", "10 steps of l2fw",
+        "10 steps of l2fw against our mf",
     }  # fmt: skip
     assert all(spread.min > 0 for row in rows for spread in row.ours.values())
     (others,) = inference.others(TINY)
@@ -68,7 +68,7 @@ def test_energy_against_time(small, monkeypatch, tmp_path, capsys):
     one = results["curves"]["1, 1"]["coffee"]
     assert one["best"] <= one["start"]
     for solver, curve in one["curves"].items():
-        steps, seconds, energies = zip(*curve, strict=True)
+        _, seconds, energies = zip(*curve, strict=True)
         assert list(seconds) == sorted(seconds) or solver == "anneal-fw"
         assert min(energies) >= one["best"]
     assert [k for k, _, _ in one["curves"]["anneal-fw"]] == list(energy.PLANNED[1])
@@ -99,7 +99,7 @@ def test_growth_is_drawn(tmp_path):
 
 def test_program(small, tmp_path, monkeypatch, fwcrf_command):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(program.report, "cores_at_hand", lambda: 1.0)
+    monkeypatch.setattr(report, "cores_at_hand", lambda: 1.0)
     status, out, err = fwcrf_command(
         "bench", "bandwidth", "dropin", "--quick", "--rounds", 1, "--store", "r.json"
     )

@@ -14,8 +14,10 @@ from fwcrf import pairwise, simplex, solvers
 from fwcrf.energy import Energy
 from fwcrf.kernels import Lattice, Separable, lattice_torch, separable_torch
 
-WAITING = ("_local_scalar_dense", "nonzero", "item", "is_nonzero", "equal", "masked_select", "unique", "_unique2",
-           "unique_dim")  # fmt: skip
+WAITING = {
+    "_local_scalar_dense", "item", "is_nonzero", "nonzero", "equal", "masked_select",
+    "_unique", "_unique2", "unique_dim", "unique_consecutive",
+}  # fmt: skip
 SOLVERS = ["mf", "l2fw", "fw", "efw", "pgd", "fista", "emd", "anneal-fw"]
 
 

@@ -1,6 +1,6 @@
 """The Triton engine: its answers in Triton's interpreter, and whether it compiles for real GPUs.
 
-Neither needs a GPU. Both run in processes of their own, because Triton reads its settings when it is imported.
+Neither needs a GPU. Both run in processes of their own: Triton reads its settings when it is imported.
 """
 
 from importlib.util import find_spec
@@ -25,7 +25,7 @@ SHAPES = [
 
 
 def worst_error():
-    """By shape, the largest difference from the native engine, over rounding; and of <Kx, y> from <x, K'y>."""
+    """By shape, over rounding: the largest error of an answer, and of <Kx, y> against <x, K'y>."""
     from fwcrf.kernels import Lattice, lattice_triton, ops
 
     found = {}

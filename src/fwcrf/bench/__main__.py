@@ -4,48 +4,39 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
-from fwcrf.bench import (
-    accuracy,
-    anneal,
-    bandwidth,
-    compare,
-    dropin,
-    energy,
-    inference,
-    layer,
-    memory,
-    oracles,
-    plots,
-    report,
-    scaling,
-    speed,
+from fwcrf.bench import compare
+
+# Modules with a function ``run``, imported when they are run: help does without torch.
+RUNS = (
+    "bandwidth",
+    "speed",
+    "inference",
+    "oracles",
+    "layer",
+    "dropin",
+    "memory",
+    "scaling",
+    "energy",
+    "accuracy",
+    "anneal",
 )
-from fwcrf.bench.rows import Row
-from fwcrf.bench.timing import Plan
-
-RUNS: dict[str, Callable[[Plan], dict[str, object]]] = {
-    "bandwidth": bandwidth.run,
-    "speed": speed.run,
-    "inference": inference.run,
-    "oracles": oracles.run,
-    "layer": layer.run,
-    "dropin": dropin.run,
-    "memory": memory.run,
-    "scaling": scaling.run,
-    "energy": energy.run,
-    "accuracy": lambda plan: accuracy.run(),
-    "anneal": lambda plan: anneal.run(),
-}
 # Not about time: run by name.
 APART = ("accuracy", "anneal")
+RESULTS = "bench-results"
 QUICK_ROUNDS = 3
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     given = _read(arguments)
+
+    from fwcrf.bench import plots, report
+    from fwcrf.bench.timing import Plan
+
     plan = Plan(given.rounds or (QUICK_ROUNDS if given.quick else 15), quick=given.quick)
     stored = None if given.compare is None else compare.load(given.compare, given.quick)
 
@@ -54,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in given.names or [name for name in RUNS if name not in APART]:
         print(f"\n## {name.capitalize()}", flush=True)
         before = report.cores_at_hand()
-        results = RUNS[name](plan)
+        results = import_module(f"fwcrf.bench.{name}").run(plan)
         results["cores at hand"] = [before, report.cores_at_hand()]
         rows = results.get("rows", [])
         assert isinstance(rows, list)
@@ -73,7 +64,7 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="fwcrf bench",
         description="Time the library, in turns with those of its peers that are installed.",
-        epilog=f"Results go to {report.RESULTS}/. Only ratios within one run mean anything; set "
+        epilog=f"Results go to {RESULTS}/. Only ratios within one run mean anything; set "
         "OMP_WAIT_POLICY=passive on a shared machine, as this program does. Exit status: 0, 1 for a "
         "regression, 2 for bad usage.",
     )
@@ -100,12 +91,14 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     return given
 
 
-def _ratios(rows: Sequence[Row]) -> compare.Ratios:
+def _ratios(rows: Sequence[Any]) -> compare.Ratios:
     return {key: value for row in rows for key, value in row.ratios().items()}
 
 
 def _compared(stored: compare.Ratios, ratios: compare.Ratios, path: Path, tolerance: float) -> bool:
     """Print what changed; whether nothing became worse."""
+    from fwcrf.bench import report
+
     found = compare.changes(stored, ratios)
     worse = compare.regressions(found, tolerance)
     print(f"\n### Ratios against {path}, {len(found)} of {len(ratios)} stored there; the worst first\n")
