@@ -6,7 +6,19 @@ import numpy as np
 import pytest
 import torch
 
-from fwcrf.bench import anneal, bandwidth, energy, inference, peers, pictures, plots, report
+from fwcrf.bench import (
+    anneal,
+    bandwidth,
+    energy,
+    inference,
+    others,
+    peer,
+    peers,
+    pictures,
+    plots,
+    report,
+    sizes,
+)
 from fwcrf.bench.timing import Plan
 
 TINY = Plan(rounds=1, threads=(1,), quick=True)
@@ -30,12 +42,20 @@ def test_inference(small, capsys):
         "10 steps of l2fw against our mf",
     }  # fmt: skip
     assert all(spread.min > 0 for row in rows for spread in row.ours.values())
-    (others,) = inference.others(TINY)
-    assert "plain torch (stand-in)" in others.theirs and "pydensecrf" not in others.theirs
     share = inference.of_bandwidth({key: [10.0 if "10" in key[1] else 5.0] for key in times}, TINY)
     n = 40 * 30
     moved = 12 * n * inference.LABELS + 48 * n
     assert share["mf", 1]["GB/s"] == pytest.approx(moved / 1e9)  # a step takes a second
+
+
+def test_other_libraries_and_sizes(small, capsys):
+    (row,) = others.run(TINY)["rows"]
+    assert "plain torch (stand-in)" in row.theirs and "pydensecrf" not in row.theirs
+    works = sizes._volume(8, 3), sizes._batch(pictures.named("coffee"), 3, 2)
+    for each in works:
+        (row,) = sizes.compared("coffee", "work", each, TINY)
+        assert {*row.theirs} == ({"pydensecrf"} if peer.dcrf else set())
+        assert row.ours["coffee"].min > 0
 
 
 def test_peers_answer_with_probabilities(small):

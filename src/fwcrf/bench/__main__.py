@@ -16,6 +16,8 @@ RUNS = (
     "bandwidth",
     "speed",
     "inference",
+    "sizes",
+    "others",
     "oracles",
     "layer",
     "dropin",

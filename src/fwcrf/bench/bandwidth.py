@@ -16,15 +16,15 @@ from fwcrf.bench.timing import Case, Plan, Work, measure
 FLOATS = 32 << 20  # per array: 128 MB
 
 
-def triad(floats: int = FLOATS) -> tuple[Callable[[], Work], int]:
+def triad() -> tuple[Callable[[], Work], int]:
     """The work, and the bytes it moves."""
-    a, b, c = (torch.ones(floats) for _ in range(3))
-    return lambda: lambda: torch.add(b, c, alpha=3.0, out=a), 3 * 4 * floats
+    a, b, c = (torch.ones(FLOATS) for _ in range(3))
+    return lambda: lambda: torch.add(b, c, alpha=3.0, out=a), 3 * 4 * FLOATS
 
 
-def gigabytes_per_second(plan: Plan, floats: int = FLOATS) -> dict[int, float]:
+def gigabytes_per_second(plan: Plan) -> dict[int, float]:
     """The most in any round, by threads."""
-    prepare, moved = triad(floats)
+    prepare, moved = triad()
     cases = [Case("triad", prepare, threads=count) for count in plan.threads]
     found = spreads(measure(cases, plan.rounds), scale=1.0)
     return {count: moved / found["", "triad", count].min / 1e9 for count in plan.threads}

@@ -9,39 +9,27 @@ the lattice's table, and writes x, each once.
 from __future__ import annotations
 
 import statistics
-from functools import partial
 
-import numpy as np
-import torch
-
-from fwcrf import refine
 from fwcrf.bench import bandwidth, peer, peers, pictures
 from fwcrf.bench.report import print_rows, table
 from fwcrf.bench.rows import Compared, Row, assemble, spreads
-from fwcrf.bench.timing import Case, Plan, Times, Work, measure
+from fwcrf.bench.timing import Case, Plan, Times, measure
 
 LABELS = 21
 STEPS = (5, 10)
 SOLVERS = ("mf", "l2fw")
 TARGETS = {("mf", 10): {1: 6.0, 2: 10.0}}
-LARGE = {1: 5.0, 2: 9.0}
 
 
 def run(plan: Plan) -> dict[str, object]:
     """Measure, print, and return everything."""
     times, rows = ordinary(plan)
-    rows += special(plan)
-    rows += others(plan)
     print_rows("Whole inferences", rows)
     share = of_bandwidth(times, plan)
     print("\n### One step\n")
     head = ["solver", "threads", "ms", "GB/s", "triad, GB/s", "share of the memory's speed"]
     print(table(head, [[s, t, *(f"{v:.2f}" for v in each.values())] for (s, t), each in share.items()]))
-    notes = {name: found.note for name, found in peers.available().items()}
-    return {"rows": rows, "steps": {f"{s}, {t}": each for (s, t), each in share.items()}, "peers": notes}
-
-
-# --- the ordinary size -----------------------------------------------------------------------------
+    return {"rows": rows, "steps": {f"{s}, {t}": each for (s, t), each in share.items()}}
 
 
 def ordinary(plan: Plan) -> tuple[Times, list[Row]]:
@@ -96,98 +84,3 @@ def of_bandwidth(times: Times, plan: Plan) -> dict[tuple[str, int], dict[str, fl
                 "ms": taken, "GB/s": speed, "triad, GB/s": triad[count], "share": speed / triad[count],
             }  # fmt: skip
     return steps
-
-
-# --- other sizes -----------------------------------------------------------------------------------
-
-
-def special(plan: Plan) -> list[Row]:
-    """Few and many labels, a large image, a volume, a batch; five steps of mf on one picture each."""
-    name = pictures.names()[1]
-    image = pictures.named(name)
-    large = (1000, 750) if plan.quick else (2000, 1500)
-    side, batch = (48, 2) if plan.quick else (128, 16)
-    labels = 60 if plan.quick else 150
-    problems = {
-        "2 labels": _pair(image, 2),
-        f"{labels} labels": _pair(image, labels),
-        f"{large[0]} x {large[1]}, {LABELS} labels": _pair(pictures.named(name, *large), LABELS),
-        f"volume {side}^3, 3 labels": _volume(side, 3),
-        f"batch of {batch}, {LABELS} labels": _batch(image, LABELS, batch),
-    }
-    rows = []
-    for what, works in problems.items():
-        cases = [Case("ours", lambda w=works["ours"]: w, name, count) for count in plan.threads]
-        cases += [Case("pydensecrf", lambda w=works["pydensecrf"]: w, name)] if peer.dcrf else []
-        found = spreads(measure(cases, plan.least(1 if plan.quick else 3).rounds))
-        wanted = Compared(f"5 steps of mf, {what}", "ours", {"pydensecrf": "pydensecrf"}, LARGE)
-        rows += assemble(found, [wanted], plan.threads)
-    return rows
-
-
-def _pair(image: np.ndarray, labels: int) -> dict[str, Work]:
-    unary = peer.unary(image, labels)
-    works = {"ours": peers.ours(image, unary, 5)}
-    if peer.dcrf:
-        works["pydensecrf"] = peers.available()["pydensecrf"].inference(image, unary, 5)
-    return works
-
-
-def _volume(side: int, labels: int) -> dict[str, Work]:
-    volume = pictures.volume(side)
-    unary = peer.unary(volume.reshape(side, -1), labels)
-    scores = torch.from_numpy(-unary).view(labels, *volume.shape)
-    grey = torch.from_numpy(volume)[None]
-    settings = {"from_logits": True, "solver": "mf", "num_steps": 5, "spatial_dims": 3}
-
-    def ours() -> object:
-        return refine(grey, scores, return_probabilities=True, **settings)  # type: ignore[arg-type]
-
-    def theirs() -> object:
-        assert peer.dcrf is not None
-        place = np.stack(np.meshgrid(*map(np.arange, volume.shape), indexing="ij")).reshape(3, -1)
-        place = place.astype(np.float32)
-        crf = peer.dcrf.DenseCRF(volume.size, labels)
-        crf.setUnaryEnergy(unary)
-        crf.addPairwiseEnergy(place / peers.SPATIAL, compat=1)
-        both = np.concatenate([place / peers.XY, volume.reshape(1, -1) / np.float32(peers.COLOR)])
-        crf.addPairwiseEnergy(np.ascontiguousarray(both, dtype=np.float32), compat=1)
-        return np.array(crf.inference(5))
-
-    return {"ours": ours, "pydensecrf": theirs}
-
-
-def _batch(image: np.ndarray, labels: int, count: int) -> dict[str, Work]:
-    images = [np.roll(image, 7 * shift, axis=1) for shift in range(count)]
-    unary = peer.unary(image, labels)
-    picture, logits = (
-        torch.cat(each) for each in zip(*(peers.tensors(i, unary) for i in images), strict=True)
-    )
-    ours = partial(
-        refine, picture.byte(), logits, from_logits=True, solver="mf", num_steps=5, return_probabilities=True
-    )
-    works: dict[str, Work] = {"ours": ours}
-    if peer.dcrf:
-        each = [peers.available()["pydensecrf"].inference(i, unary, 5) for i in images]
-        works["pydensecrf"] = lambda: [work() for work in each]
-    return works
-
-
-# --- the other libraries ---------------------------------------------------------------------------
-
-
-def others(plan: Plan) -> list[Row]:
-    """Five steps beside all but pydensecrf, on one picture: they take seconds."""
-    name = pictures.names()[1]
-    width, height = (250, 188) if plan.quick else (pictures.WIDTH, pictures.HEIGHT)
-    image = pictures.named(name, width, height)
-    unary = peer.unary(image, LABELS)
-    work = peers.ours(image, unary, 5)
-    cases = [Case("ours", lambda: work, name, count) for count in plan.threads]
-    found = {who: p for who, p in peers.available().items() if who != "pydensecrf"}
-    for who, each in found.items():
-        theirs = each.inference(image, unary, 5)
-        cases += [Case(who, lambda w=theirs: w, name, count) for count in plan.threads]
-    measured = spreads(measure(cases, plan.least(1 if plan.quick else 3).rounds))
-    what = f"5 steps of mf, {width} x {height}, {LABELS} labels, other libraries"
-    return assemble(measured, [Compared(what, "ours", {who: who for who in found})], plan.threads)
