@@ -31,6 +31,7 @@ RUNS = (
 APART = ("accuracy", "anneal")
 RESULTS = "bench-results"
 QUICK_ROUNDS = 3
+QUIET = 0.9  # of the cores asked for: less, and figures are those of a busy machine
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -48,10 +49,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"\n## {name.capitalize()}", flush=True)
         before = report.cores_at_hand()
         results = import_module(f"fwcrf.bench.{name}").run(plan)
-        results["cores at hand"] = [before, report.cores_at_hand()]
+        cores = results["cores at hand"] = [before, report.cores_at_hand()]
         rows = results.get("rows", [])
         assert isinstance(rows, list)
         ratios |= _ratios(rows)
+        if min(cores) < QUIET * max(plan.threads):
+            print(
+                f"\nothers were using this machine: {before:.1f} cores at hand before, {cores[1]:.1f} after, of "
+                f"{max(plan.threads)}; least times of more --rounds may still be right, medians are not"
+            )
         print(f"\nwritten to {report.save(name, results)}", flush=True)
         for path in plots.drawn(name, results, report.RESULTS):
             print(f"drawn in {path}", flush=True)

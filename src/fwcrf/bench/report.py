@@ -51,7 +51,7 @@ def machine() -> dict[str, str]:
 
 
 def cores_at_hand() -> float:
-    """How many cores torch's threads get at this moment: fewer than it asks for on a shared machine."""
+    """How many cores torch's threads get at this moment: fewer than they ask for on a shared machine."""
     matrix = torch.ones(700, 700)
     used, passed = process_time(), perf_counter()
     for _ in range(5):
