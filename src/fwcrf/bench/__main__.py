@@ -55,8 +55,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         ratios |= _ratios(rows)
         if min(cores) < QUIET * max(plan.threads):
             print(
-                f"\nothers were using this machine: {before:.1f} cores at hand before, {cores[1]:.1f} after, of "
-                f"{max(plan.threads)}; least times of more --rounds may still be right, medians are not"
+                f"\nothers were using this machine: {before:.1f} and {cores[1]:.1f} of {max(plan.threads)} "
+                "cores at hand before and after; least times may be right if --rounds are many, medians are not"
             )
         print(f"\nwritten to {report.save(name, results)}", flush=True)
         for path in plots.drawn(name, results, report.RESULTS):

@@ -6,7 +6,7 @@ torch was told to be deterministic. A pass of the blur serves both of its orders
 also takes their mean and adds the unblurred share.
 """
 
-# pyright: reportGeneralTypeIssues=false, reportArgumentType=false, reportIndexIssue=false
+# pyright: reportMissingImports=false, reportArgumentType=false, reportIndexIssue=false
 from __future__ import annotations
 
 import torch
