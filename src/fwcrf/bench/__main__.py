@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if min(cores) < QUIET * max(plan.threads):
             print(
                 f"\nothers were using this machine: {before:.1f} and {cores[1]:.1f} of {max(plan.threads)} "
-                "cores at hand before and after; least times may be right if --rounds are many, medians are not"
+                "cores at hand before and after; with many --rounds least times may be right, medians not"
             )
         print(f"\nwritten to {report.save(name, results)}", flush=True)
         for path in plots.drawn(name, results, report.RESULTS):
