@@ -52,7 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         cores = results["cores at hand"] = [before, report.cores_at_hand()]
         rows = results.get("rows", [])
         assert isinstance(rows, list)
-        ratios |= _ratios(rows)
+        found = _ratios(rows)
+        ratios |= found
+        if given.store is not None and found:
+            compare.store(given.store, given.quick, found)
+            print(f"\n{len(found)} ratios stored in {given.store}", flush=True)
         if min(cores) < QUIET * max(plan.threads):
             print(
                 f"\nothers were using this machine: {before:.1f} and {cores[1]:.1f} of {max(plan.threads)} "
@@ -61,9 +65,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"\nwritten to {report.save(name, results)}", flush=True)
         for path in plots.drawn(name, results, report.RESULTS):
             print(f"drawn in {path}", flush=True)
-    if given.store is not None:
-        compare.store(given.store, given.quick, ratios)
-        print(f"\n{len(ratios)} ratios stored in {given.store}")
     if stored is not None and not _compared(stored, ratios, given.compare, given.tolerance):
         sys.exit(1)
 
