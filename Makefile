@@ -12,7 +12,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 EDITABLE := --no-build-isolation --config-settings=build-dir=build/{wheel_tag} \
 	--config-settings=cmake.define.FWCRF_CHECK_ISA=ON --editable
-PEERS := pydensecrf2 entmax
+PEERS := pydensecrf2 entmax crfseg tqdm
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -63,12 +63,13 @@ $(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/.package
 	$(INSTALL) $(EDITABLE) '.[docs]'
 	@touch $@
 
-# Peers are optional: the benchmarks leave out those that are not installed.
+# Peers are optional: the benchmarks leave out those that are not installed. What they need is there already,
+# but one of them asks for torchvision, which it does not use.
 $(VENV)/.bench: constraints.txt | $(VENV)/.package
 	@for peer in $(PEERS); do \
 		echo "installing $$peer for comparison"; \
 		PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
-			$(INSTALL) $$peer >$(VENV)/$$peer.log 2>&1 \
+			$(INSTALL) --no-deps $$peer >$(VENV)/$$peer.log 2>&1 \
 			|| echo "$$peer could not be installed and is left out (see $(VENV)/$$peer.log)"; \
 	done
 	@touch $@

@@ -49,6 +49,17 @@ def test_modules_need_no_import_of_their_own_and_bring_torch():
     assert answer(code) == "unary_from_logits True"
 
 
+def test_import_is_quick():
+    """In processor time, the least of several. The package alone costs nothing beside Python's own start."""
+    alone = "import time; a = time.process_time(); import fwcrf; print((time.process_time() - a) / a)"
+    assert min(float(answer(alone)) for _ in range(3)) < 0.5
+    after_torch = (
+        "import torch, time; a = time.process_time(); from fwcrf import refine, DenseCRF;"
+        "print((time.process_time() - a) / a)"
+    )
+    assert min(float(answer(after_torch)) for _ in range(3)) < 0.15
+
+
 def test_a_typing_mistake_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'DensCRF'"):
         fwcrf.DensCRF  # noqa: B018

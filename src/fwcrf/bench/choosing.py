@@ -19,6 +19,7 @@ import fwcrf
 from fwcrf.bench.anneal import Scene, scene
 from fwcrf.bench.pictures import data
 from fwcrf.bench.report import table
+from fwcrf.bench.timing import Plan
 from fwcrf.evaluation import Confusion
 from fwcrf.kernels import Bilateral, Spatial
 from fwcrf.kernels.gaussians import Kernel
@@ -127,7 +128,7 @@ def while_training(kind: str = "voc", count: int = 3) -> dict[str, dict[str, flo
     return found
 
 
-def run() -> dict[str, object]:
+def run(plan: Plan) -> dict[str, object]:
     """Measure, print, and return everything."""
     if not (data() / "voc2012/val/logits_deeplabv3").exists():
         print(f"\nleft out: no data in {data()}; set FWCRF_DATA to the folder with voc2012 and camvid")

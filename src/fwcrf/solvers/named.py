@@ -7,7 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from fwcrf.regularizers import BinaryEntropy, Entropy, Mixed, Simplex, SquaredL2, SquaredLp, Tsallis
+from fwcrf import regularizers
+from fwcrf.regularizers import Entropy, Mixed, Simplex, SquaredL2
 from fwcrf.solvers.admm import ADMM
 from fwcrf.solvers.anneal import AnnealedFrankWolfe
 from fwcrf.solvers.fista import Fista
@@ -24,10 +25,14 @@ _NAMED: dict[str, Callable[..., Solver]] = {
     "l2fw": lambda weight=1.0, step=1.0: FrankWolfe(SquaredL2(weight), rule(step)),
     "efw": lambda weight=0.25, step=1.0: FrankWolfe(Entropy(weight), rule(step)),
     "anneal-fw": lambda steps=5, start=0.25, end=0.05: AnnealedFrankWolfe(steps, start, end),
-    "tsallis-fw": lambda alpha=1.5, weight=1.0, step=1.0: FrankWolfe(Tsallis(alpha, weight), rule(step)),
+    "tsallis-fw": lambda alpha=1.5, weight=1.0, step=1.0: FrankWolfe(
+        regularizers.Tsallis(alpha, weight), rule(step)
+    ),
     "mixed-fw": lambda weight=1.0, entropy=0.25, step=1.0: FrankWolfe(Mixed(weight, entropy), rule(step)),
-    "binary-entropy-fw": lambda weight=0.25, step=1.0: FrankWolfe(BinaryEntropy(weight), rule(step)),
-    "lp-fw": lambda p=1.5, weight=1.0, step=1.0: FrankWolfe(SquaredLp(p, weight), rule(step)),
+    "binary-entropy-fw": lambda weight=0.25, step=1.0: FrankWolfe(
+        regularizers.BinaryEntropy(weight), rule(step)
+    ),
+    "lp-fw": lambda p=1.5, weight=1.0, step=1.0: FrankWolfe(regularizers.SquaredLp(p, weight), rule(step)),
     "convex-fw": lambda step=LineSearch(): FrankWolfe(Simplex(), rule(step), convexified),
     "cccp-qp1": lambda step=1.0, tol=1e-4, max_steps=200: FrankWolfe(
         Simplex(), rule(step), partial(concave_rest, tol=tol, max_steps=max_steps)
