@@ -5,7 +5,7 @@
     image, logits
       -> features      a vector per pixel (position, colour, anything)
       -> kernels       a symmetric operator K per Gaussian: exact, lattice, separable
-      -> pairwise      P = sum_c (K_c - diag) (x) M_c
+      -> pairwise      P = sum_c (K_c - diag) (x) M_c, or a sparse graph
       -> energy        E(x) = 1/2 <x, P x> + <u, x>,  u = -logits,  x in a product of simplices
       -> solver        x_{k+1} = x_k + a_k (p_k - x_k),  p_k = argmin_p <grad f(x_k), p> + g(p)
       -> rounding      labels
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fwcrf import (
         gradients,
+        graphs,
         kernels,
         losses,
         pairwise,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         theory,
     )
     from fwcrf.energy import Energy
+    from fwcrf.graphs import SparseMRF
     from fwcrf.layer import DenseCRF
     from fwcrf.points import refine_points
     from fwcrf.refinement import refine
@@ -42,7 +44,9 @@ __all__ = [
     "DenseCRF",
     "Energy",
     "Solution",
+    "SparseMRF",
     "gradients",
+    "graphs",
     "kernels",
     "losses",
     "minimize",
@@ -63,6 +67,7 @@ _DEFINED_IN = {
     "DenseCRF": "layer",
     "Energy": "energy",
     "Solution": "solvers",
+    "SparseMRF": "graphs",
     "minimize": "solvers",
     "refine": "refinement",
     "refine_points": "points",

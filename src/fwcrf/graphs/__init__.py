@@ -1,0 +1,6 @@
+"""Sparse graphs: any pairwise model with the solvers of the dense ones."""
+
+from fwcrf.graphs.mrf import GraphSolution, SparseMRF
+from fwcrf.graphs.potentials import Full, Potts, Tables, TruncatedLinear, TruncatedQuadratic
+
+__all__ = ["Full", "GraphSolution", "Potts", "SparseMRF", "Tables", "TruncatedLinear", "TruncatedQuadratic"]
