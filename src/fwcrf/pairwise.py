@@ -66,7 +66,7 @@ class Pairwise(ABC):
     def descend(
         self, unary: Tensor, x: Tensor, *, max_sweeps: int, restarts: int, seed: int
     ) -> Tensor | None:
-        """Labels ``(*batch, n)`` by moving one node at a time from x; None if P has no way of its own to do so."""
+        """Labels ``(*batch, n)`` by moving one node at a time from x; None if P has no way of its own."""
         return None
 
     def __add__(self, other: Pairwise) -> Pairwise:

@@ -52,14 +52,15 @@ def checked_edges(n: int, edges: Tensor) -> Tensor:
     if edges.dim() != 2 or edges.shape[1] != 2:
         hint = " Did you mean edges.T?" if edges.dim() == 2 and edges.shape[0] == 2 else ""
         raise ValueError(
-            f"edges has shape {tuple(edges.shape)}; expected (m, 2): two nodes per edge, and one list of edges "
-            f"for the whole batch.{hint}"
+            f"edges has shape {tuple(edges.shape)}; expected (m, 2): two nodes per edge, and one list "
+            f"of edges for the whole batch.{hint}"
         )
     if edges.dtype.is_floating_point or edges.dtype.is_complex or edges.dtype == torch.bool:
         raise TypeError(f"edges has dtype {edges.dtype}; expected integers: edges.long(), if they are whole.")
     if n > MOST or 2 * len(edges) > MOST:
         raise ValueError(
-            f"a graph of {n} nodes and {len(edges)} edges; expected at most {MOST} nodes and {MOST // 2} edges."
+            f"a graph of {n} nodes and {len(edges)} edges; expected at most {MOST} nodes and "
+            f"{MOST // 2} edges."
         )
     if len(edges) == 0:
         return edges
@@ -67,15 +68,15 @@ def checked_edges(n: int, edges: Tensor) -> Tensor:
     if low < 0 or high >= n:
         at = int(((edges < 0) | (edges >= n)).any(-1).nonzero()[0])
         raise ValueError(
-            f"edges name nodes {low} to {high}; expected 0 to {n - 1}. The first that does not fit is edge {at}, "
-            f"{tuple(edges[at].tolist())}."
+            f"edges name nodes {low} to {high}; expected 0 to {n - 1}. The first that does not fit is "
+            f"edge {at}, {tuple(edges[at].tolist())}."
         )
     loops = edges[:, 0] == edges[:, 1]
     if bool(loops.any()):
         at = int(loops.nonzero()[0])
         raise ValueError(
-            f"edge {at} joins node {int(edges[at, 0])} to itself; expected two different nodes. A cost of one "
-            "node's label belongs in the unary."
+            f"edge {at} joins node {int(edges[at, 0])} to itself; expected two different nodes. A cost of "
+            "one node's label belongs in the unary."
         )
     return edges
 

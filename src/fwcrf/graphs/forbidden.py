@@ -28,8 +28,8 @@ def finite_matrix(matrix: Tensor, weight: Tensor, num_edges: int, unary: Tensor)
     least = float(weight.detach().amin()) if weight.numel() else 1.0
     if not least > 0:
         raise ValueError(
-            f"the matrix over labels has infinite entries and an edge has weight {least:g}; expected weights above "
-            "0, or a table per edge."
+            f"the matrix over labels has infinite entries and an edge has weight {least:g}; expected weights "
+            "above 0, or a table per edge."
         )
     low, spread = _range(matrix.flatten(-2))
     total = weight.detach().expand(*weight.shape[:-1], num_edges).sum(-1).amax()

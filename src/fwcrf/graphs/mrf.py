@@ -26,12 +26,12 @@ from fwcrf.solvers.solver import Solver
 class SparseMRF:
     """E(labels) = constant + sum_i unary_i(labels_i) + sum over edges (i, j) of T_ij(labels_i, labels_j).
 
-    ``unary`` is ``(*batch, n, L)``, float32 or float64; +inf forbids a label, which is also how nodes with fewer
-    labels than others are written. ``edges`` is ``(m, 2)``, the same for the whole batch; edges between the same
-    nodes add up, and one from j to i counts as one from i to j with its table transposed. ``pairwise`` is a
-    number or one per edge (Potts weights), a matrix ``(L, L)`` that all edges share, a table per edge
-    ``(m, L, L)``, or a potential of ``fwcrf.graphs``. A pair of labels that costs +inf is forbidden: see
-    ``energy``.
+    ``unary`` is ``(*batch, n, L)``, float32 or float64; +inf forbids a label, which is also how nodes with
+    fewer labels than others are written. ``edges`` is ``(m, 2)``, the same for the whole batch; edges between
+    the same nodes add up, and one from j to i counts as one from i to j with its table transposed.
+    ``pairwise`` is a number or one per edge (Potts weights), a matrix ``(L, L)`` that all edges share, a
+    table per edge ``(m, L, L)``, or a potential of ``fwcrf.graphs``. A pair of labels that costs +inf is
+    forbidden: see ``energy``.
 
     >>> mrf = SparseMRF(torch.tensor([[0.0, 2.0], [0.5, 0.0], [3.0, 0.0]]), [[0, 1], [1, 2]], 1.0)
     >>> found = mrf.solve("mf")
@@ -56,16 +56,23 @@ class SparseMRF:
                 f"unary has shape {tuple(u.shape)}; expected (*batch, n, labels), none of them 0."
             )
         graph = adjacency(u.shape[-2], torch.as_tensor(edges, device=u.device))
-        given = _operator(potential(pairwise, len(graph.edges), u.shape[-1]), graph, u)
+        costs = potential(pairwise, len(graph.edges), u.shape[-1])
+        given = _operator(costs, graph, u)
         _check_batch(given.batch_shape, u)
         if not abs(constant) < float("inf"):
             raise ValueError(f"constant={constant!r}; expected a finite number.")
         sizes = None if cardinalities is None else _cardinalities(cardinalities, u)
-        values = (u, graph.edges.long(), potential(pairwise, len(graph.edges), u.shape[-1]), float(constant), sizes)
-        for name, value in zip(("unary", "edges", "pairwise", "constant", "cardinalities"), values, strict=True):
+        known = {
+            "unary": u,
+            "edges": graph.edges.long(),
+            "pairwise": costs,
+            "constant": float(constant),
+            "cardinalities": sizes,
+            "_given": given,
+            "_energy": Energy(_finite(given, u), u),
+        }
+        for name, value in known.items():
             object.__setattr__(self, name, value)
-        object.__setattr__(self, "_given", given)
-        object.__setattr__(self, "_energy", Energy(_finite(given, u), u))
 
     @property
     def num_nodes(self) -> int:
@@ -82,13 +89,13 @@ class SparseMRF:
     def energy(self) -> Energy:
         """E as the solvers see it, without the constant: ``pairwise`` is the graph's operator P.
 
-        Where a pair of labels is forbidden, P has a finite cost there, larger than all that the other labels can
-        make up for.
+        Where a pair of labels is forbidden, P has a finite cost there, larger than all that the other labels
+        can make up for.
         """
         return self._energy  # type: ignore[attr-defined]
 
     def tables(self) -> Tensor:
-        """The cost of every edge by the labels of its nodes, ``(*batch, m, L, L)``, finite as in ``energy``."""
+        """What each edge costs by the labels of its nodes, ``(*batch, m, L, L)``, finite as in ``energy``."""
         return self.energy().pairwise.tables()  # type: ignore[attr-defined]
 
     @torch.no_grad()
@@ -124,9 +131,10 @@ class SparseMRF:
     ) -> GraphSolution:
         """Labels of low energy: ``num_steps`` steps of a solver, then rounding.
 
-        ``settings`` are those of a solver given by name (``weight=``, ``step=``, ...); ``trace``, ``tol``, ``x0`` and
-        ``callback`` are those of ``fwcrf.minimize``. With ``rounding="bcd"`` no node can gain by moving alone, and
-        ``restarts`` local searches from disturbed labels follow, random but the same for the same ``seed``.
+        ``settings`` are those of a solver given by name (``weight=``, ``step=``, ...); ``trace``, ``tol``,
+        ``x0`` and ``callback`` are those of ``fwcrf.minimize``. With ``rounding="bcd"`` no node can gain by
+        moving alone, and ``restarts`` local searches from disturbed labels follow, random but the same for
+        the same ``seed``.
         """
         if isinstance(restarts, bool) or int(restarts) != restarts or restarts < 0:
             raise ValueError(f"restarts={restarts!r}; expected 0 or more.")
@@ -137,15 +145,16 @@ class SparseMRF:
         elif settings:
             raise TypeError(f"{', '.join(settings)} beside a solver that is made; give them to solvers.get.")
         found = solvers.minimize(
-            self.energy(), solver, x0, num_steps=num_steps, rounding=rounding, trace=trace, tol=tol, callback=callback
-        )
+            self.energy(), solver, x0, num_steps=num_steps, rounding=rounding, trace=trace, tol=tol,
+            callback=callback,
+        )  # fmt: skip
         round_ = partial(roundings.bcd, restarts=int(restarts), seed=seed) if restarts else found.rounding
         return GraphSolution(found.probabilities, found.objective, round_, found.trace, found.converged, self)
 
 
 @dataclass(frozen=True, eq=False)
 class GraphSolution(Solution):
-    """A ``Solution`` whose energy has the model's constant in it, and a lower bound on it where one is known."""
+    """A ``Solution`` whose energy has the model's constant in it, with a lower bound where one is known."""
 
     model: SparseMRF | None = None
     bound: Tensor | None = None  # (*batch,), float64: no labelling has less
@@ -185,8 +194,8 @@ def _finite(given: Sparse, unary: Tensor) -> Sparse:
 def _check_batch(batch: torch.Size, unary: Tensor) -> None:
     if batch and batch != unary.shape[:-2]:
         raise ValueError(
-            f"pairwise has a batch of {tuple(batch)} and unary one of {tuple(unary.shape[:-2])}; expected the same, "
-            "or potentials without a batch."
+            f"pairwise has a batch of {tuple(batch)} and unary one of {tuple(unary.shape[:-2])}; expected "
+            "the same, or potentials without a batch."
         )
 
 

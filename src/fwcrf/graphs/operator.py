@@ -45,9 +45,8 @@ class Sparse(Pairwise):
             batch = torch.broadcast_shapes(batch, self.batch_shape)
         if unary is not None and unary.shape[:-2] != batch:
             batch = torch.broadcast_shapes(batch, unary.shape[:-2])
-        return self._flat(_images(x, batch, 2), None if unary is None else _images(unary, batch, 2), batch).view(
-            *batch, *x.shape[-2:]
-        )
+        u = None if unary is None else _images(unary, batch, 2)
+        return self._flat(_images(x, batch, 2), u, batch).view(*batch, *x.shape[-2:])
 
     def _flat(self, x: Tensor, unary: Tensor | None, batch: torch.Size) -> Tensor:
         """The answer for ``(images, n, L)``."""

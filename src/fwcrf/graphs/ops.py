@@ -150,6 +150,7 @@ class _Sum(torch.autograd.Function):
             grads[1] = g
         if ctx.needs_input_grad[2]:
             over_labels = g.sum(-1, keepdim=True) - g if ctx.potts else g if matrix is None else g @ matrix.mT
+            assert x is not None
             found = _Inner.apply(over_labels, x, ctx.turned, *graph)
             grads[2] = found.sum_to_size(weight.shape)
         if ctx.needs_input_grad[3]:

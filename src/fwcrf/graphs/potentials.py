@@ -95,9 +95,9 @@ def potential(value: Any, num_edges: int, num_labels: int) -> Potential:
     if len(shape) >= 3 and shape[-3:] == (num_edges, num_labels, num_labels):
         return Tables(value)
     raise ValueError(
-        f"pairwise has shape {shape}; expected a number or ({num_edges},) for Potts, ({num_labels}, {num_labels}) "
-        f"for a matrix that the {num_edges} edges share, or ({num_edges}, {num_labels}, {num_labels}) for a table "
-        "per edge. Other shapes, and batches, are said with fwcrf.graphs.Potts, TruncatedLinear, "
+        f"pairwise has shape {shape}; expected a number or ({num_edges},) for Potts, ({num_labels}, "
+        f"{num_labels}) for a matrix that the {num_edges} edges share, or ({num_edges}, {num_labels}, "
+        f"{num_labels}) for a table per edge. Other shapes, and batches, are said with fwcrf.graphs.Potts, TruncatedLinear, "
         "TruncatedQuadratic, Full or Tables."
     )
 
@@ -118,8 +118,8 @@ def read_tables(values: Any, num_edges: int, num_labels: int, like: Tensor) -> T
     t = _floats(values, "tables", like)
     if t.dim() < 3 or t.shape[-3:] != (num_edges, num_labels, num_labels):
         raise ValueError(
-            f"tables has shape {tuple(t.shape)}; expected (*batch, {num_edges}, {num_labels}, {num_labels}): one "
-            "per edge, rows for its first node."
+            f"tables has shape {tuple(t.shape)}; expected (*batch, {num_edges}, {num_labels}, {num_labels}): "
+            "one per edge, rows for its first node."
         )
     return t
 
