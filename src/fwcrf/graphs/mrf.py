@@ -144,6 +144,22 @@ class SparseMRF:
             solver = solvers.get(solver, **settings)
         elif settings:
             raise TypeError(f"{', '.join(settings)} beside a solver that is made; give them to solvers.get.")
+        from fwcrf.lp.solution import solve as solve_relaxation  # which answers with a GraphSolution
+        from fwcrf.lp.solvers import LinearSolver
+
+        if isinstance(solver, LinearSolver):
+            return solve_relaxation(
+                self,
+                solver,
+                num_steps=num_steps,
+                rounding=partial(roundings.bcd, restarts=int(restarts), seed=seed)
+                if restarts
+                else roundings.get(rounding),
+                x0=x0,
+                trace=trace,
+                tol=tol,
+                callback=callback,
+            )
         found = solvers.minimize(
             self.energy(), solver, x0, num_steps=num_steps, rounding=rounding, trace=trace, tol=tol,
             callback=callback,
