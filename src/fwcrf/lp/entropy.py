@@ -22,8 +22,8 @@ class FreeEnergy:
         H(x) = sum_i H(x_i) - sum_ij rho_ij (H(x_i) + H(x_j) - H(x_ij)).
 
     rho = 1 is Bethe's entropy, exact on forests; the probabilities of edges in random spanning trees make f
-    convex. Below ``eta``, z log z is continued by a parabola: f is smooth there, and without it f's gradient is
-    infinite where x is 0.
+    convex. Below ``eta``, z log z is continued by a parabola and f is smooth; without it the gradient is
+    infinite where x is 0 (and finite here, but large).
     """
 
     relaxation: Relaxation
@@ -66,8 +66,8 @@ class FreeEnergy:
 
     def hessian(self, d: Tensor) -> Tensor:
         raise TypeError(
-            "a free energy is not quadratic, so that LineSearch() does not apply; expected step=SegmentSearch(), a "
-            "number, or a rule that depends on k alone."
+            "a free energy is not quadratic, so that LineSearch() does not apply; expected "
+            "step=SegmentSearch(), a number, or a rule that depends on k alone."
         )
 
     @property
@@ -75,8 +75,8 @@ class FreeEnergy:
         """L_f of the smoothed entropy; that of the others has none."""
         if not self.eta > 0:
             raise TypeError(
-                "the gradient of this free energy is infinite where a probability is 0, so that Adaptive() does not "
-                "apply; expected step=SegmentSearch(), or solver 'lp-rho' with its eta."
+                "the gradient of this free energy is infinite where a probability is 0, so that Adaptive() "
+                "does not apply; expected step=SegmentSearch(), or solver 'lp-rho' with its eta."
             )
         largest = self.weight * self.counts.amax().clamp(min=0.0) / self.eta
         return largest.expand(self.unary.shape[:-2])

@@ -1,4 +1,4 @@
-"""The best labels and the marginals of a forest, by dynamic programming from the leaves to the roots and back."""
+"""Best labels and marginals of a forest, by dynamic programming from the leaves to the roots and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The local polytope as the feasible set of Frank-Wolfe: g = 0 inside, and an oracle that is a linear program."""
+"""The local polytope as the feasible set of Frank-Wolfe: its oracle is a linear program."""
 
 from __future__ import annotations
 
@@ -48,10 +48,8 @@ class LocalPolytope:
         else:
             flat = c.reshape(-1, *c.shape[-2:])
             found = [program.solve(one) for program, one in zip(self._programs, flat, strict=True)]
-            x, y = (
-                torch.stack(parts).reshape(*c.shape[:-2], *parts[0].shape)
-                for parts in zip(*found, strict=True)
-            )
+            x, y = (torch.stack(parts) for parts in zip(*found, strict=True))
+            x, y = x.reshape(c.shape), y.reshape(*c.shape[:-2], *y.shape[-3:])
         answer = Answer(x, E.bound(c, y))
         self._last[:] = [(c, answer)]
         return answer

@@ -16,10 +16,10 @@ from fwcrf.pairwise import Diagonal, Pairwise
 class Relaxation(Energy):
     """E_LP(x) = <theta, x> with x of shape ``(*batch, n + m, L L)``.
 
-    The first n rows are the nodes', L numbers and then forbidden labels; the others are the edges', L L numbers
-    each, those of edge (i, j) at s L + t for the labels s of i and t of j. ``unary`` is theta, +inf where a label
-    is forbidden. A labelling is a point x whose rows are vertices that agree with one another, A x = 0; the local
-    polytope is all of A x = 0, and its minimum a lower bound on every labelling's energy.
+    The first n rows are the nodes', L numbers and then forbidden labels; the others are the edges', L L
+    numbers each, those of edge (i, j) at s L + t for the labels s of i and t of j. ``unary`` is theta, +inf
+    where a label is forbidden. A labelling is a point x whose rows are vertices that agree with one another,
+    A x = 0; the local polytope is all of A x = 0, and its minimum a lower bound on every labelling's energy.
 
     Always float64: a bound is of use only if it can be trusted.
 
@@ -63,8 +63,9 @@ class Relaxation(Energy):
     def bound(self, c: Tensor, y: Tensor) -> Tensor:
         """A number below <c, x> for every x of the local polytope, whatever the messages y, ``(*batch,)``.
 
-        There <A' y, x> = 0, so that the least of <c + A' y, x> over each row by itself is a lower bound, the best
-        of all if y solves the dual program. Less what rounding may have added, so that it holds as printed.
+        There <A' y, x> = 0, so that the least of <c + A' y, x> over each row by itself is a lower bound, the
+        best of all if y solves the dual program. Less what rounding may have added, so that it holds as
+        printed.
         """
         finite = c.masked_fill(c == torch.inf, 0.0)
         sent = self.transposed(y)
@@ -95,7 +96,7 @@ class Relaxation(Energy):
 
 
 def relax(unary: Tensor, edges: Tensor, tables: Tensor) -> Relaxation:
-    """Of energies ``(*batch, n, L)``, +inf where a label is forbidden, and tables ``(*batch or none, m, L, L)``."""
+    """Of unary energies ``(*batch, n, L)``, +inf to forbid a label, and finite tables ``(..., m, L, L)``."""
     *batch, n, L = unary.shape
     if edges.dim() != 2 or edges.shape[1] != 2 or edges.dtype != torch.int64:
         raise ValueError(
@@ -103,8 +104,8 @@ def relax(unary: Tensor, edges: Tensor, tables: Tensor) -> Relaxation:
         )
     if tables.shape[-3:] != (len(edges), L, L):
         raise ValueError(
-            f"tables has shape {tuple(tables.shape)}; expected {(len(edges), L, L)}: one table over {L} labels for "
-            "each edge."
+            f"tables has shape {tuple(tables.shape)}; expected {(len(edges), L, L)}: one table over {L} "
+            "labels for each edge."
         )
     if not bool(torch.isfinite(tables).all()):
         raise ValueError("tables has entries that are not finite; expected a number for each pair of labels.")

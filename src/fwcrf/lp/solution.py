@@ -28,7 +28,7 @@ class LinearSolution(GraphSolution):
 
     @cached_property
     def log_partition_bound(self) -> Tensor | None:
-        """log sum exp(-E) over all labellings is not above it, ``(*batch,)``; of 'lp-trw' with weight 1 only."""
+        """log sum exp(-E) over all labellings is not above it, ``(*batch,)``; only of 'lp-trw', weight 1."""
         assert self.solver is not None and self.relaxation is not None and self.point is not None
         assert self.model is not None
         found = self.solver.log_partition_bound(self.relaxation, self.point)

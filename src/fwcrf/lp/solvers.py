@@ -46,9 +46,9 @@ class LinearSolver(ABC):
 class LocalConsistency(LinearSolver):
     """min E_LP(x) + weight/2 |A x|^2 over the simplices of all rows, by block-coordinate Frank-Wolfe.
 
-    Given the nodes, the rows of edges do not depend on one another, and given the edges neither do those of nodes:
-    a step moves every edge towards the vertex that its gradient asks for, each as far as is best for it, and then
-    every node. The messages weight A x give a lower bound on the linear program at any time.
+    Given the nodes, the rows of edges do not depend on one another, and given the edges neither do those of
+    nodes: a step moves every edge towards the vertex that its gradient asks for, each as far as is best for
+    it, and then every node. The messages weight A x give a lower bound on the linear program at any time.
     """
 
     weight: float = 1.0
@@ -107,7 +107,8 @@ class EntropicRelaxation(LinearSolver):
             rho = torch.as_tensor(self.rho)
             if rho.dim() > 1 or not bool(((rho > 0) & (rho < torch.inf)).all()):
                 raise ValueError(
-                    f"rho={self.rho!r}; expected a positive number, one per edge, or None for random spanning trees."
+                    f"rho={self.rho!r}; expected a positive number, one per edge, or None for random "
+                    "spanning trees."
                 )
 
     def init(self, f: Energy, x0: Tensor) -> Iterate:
@@ -123,7 +124,7 @@ class EntropicRelaxation(LinearSolver):
         return LocalPolytope(E).solve(E.unary).least
 
     def log_partition_bound(self, E: Relaxation, x: Tensor) -> Tensor | None:
-        """By convexity f >= f(x) - S(x) everywhere, and the largest of -f is above log Z, for spanning trees."""
+        """For spanning trees the largest of -f is above log Z, and by convexity f >= f(x) - S(x)."""
         if self.rho is not None or self.eta > 0 or self.weight != 1:
             return None
         f = FreeEnergy(E, self.weight, self._rho(E))
@@ -131,7 +132,7 @@ class EntropicRelaxation(LinearSolver):
         return linear(grad, x) - LocalPolytope(E).solve(grad).least - f.value(x)
 
     def split(self, E: Energy, r: Regularizer) -> tuple[Objective, Regularizer]:
-        """The free energy as f over the local polytope; where an oracle can have the entropy too, it is in g."""
+        """The free energy as f over the local polytope; on forests an oracle can take the entropy as g."""
         E = _relaxation(E)
         f, g = FreeEnergy(E, self.weight, self._rho(E), self.eta), LocalPolytope(E)
         if self.eta == 0 and g.graph.is_forest and bool((f.rho == 1).all()):
@@ -155,8 +156,8 @@ class EntropicRelaxation(LinearSolver):
 def _relaxation(E: Energy) -> Relaxation:
     if not isinstance(E, Relaxation):
         raise TypeError(
-            "this solver works on the linear relaxation of a sparse graph; expected SparseMRF(...).solve('lp-...'). "
-            "For other energies see fwcrf.solvers.names()."
+            "this solver works on the linear relaxation of a sparse graph; expected "
+            "SparseMRF(...).solve('lp-...'). For other energies see fwcrf.solvers.names()."
         )
     return E
 

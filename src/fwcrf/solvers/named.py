@@ -45,7 +45,7 @@ _NAMED: dict[str, Callable[..., Solver]] = {
 
 
 def names(*, graphs: bool = False) -> list[str]:
-    """The names that ``get`` knows: of solvers for any energy, or with ``graphs`` of those for ``SparseMRF``."""
+    """The names that ``get`` knows: of solvers for any energy, with ``graphs`` those for graphs too."""
     return [*_NAMED, *_on_graphs()] if graphs else list(_NAMED)
 
 
