@@ -2,5 +2,16 @@
 
 from fwcrf.graphs.mrf import GraphSolution, SparseMRF
 from fwcrf.graphs.potentials import Full, Potts, Tables, TruncatedLinear, TruncatedQuadratic
+from fwcrf.graphs.uai import read_uai, write_uai
 
-__all__ = ["Full", "GraphSolution", "Potts", "SparseMRF", "Tables", "TruncatedLinear", "TruncatedQuadratic"]
+__all__ = [
+    "Full",
+    "GraphSolution",
+    "Potts",
+    "SparseMRF",
+    "Tables",
+    "TruncatedLinear",
+    "TruncatedQuadratic",
+    "read_uai",
+    "write_uai",
+]
