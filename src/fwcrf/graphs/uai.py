@@ -31,9 +31,9 @@ def read_uai(
 ) -> SparseMRF:
     """A model from a ``.uai`` file, MARKOV or BAYES, gzipped or not, in float64.
 
-    ``evidence`` is a ``.evid`` file, or labels by variable: the other labels of those variables are forbidden. A
-    value of 0 is an energy of +inf. Factors over three and more variables are refused, and so is a model that
-    would take more than ``limit`` bytes.
+    ``evidence`` is a ``.evid`` file, or labels by variable: the other labels of those variables are
+    forbidden. A value of 0 is an energy of +inf. Factors over three and more variables are refused, and so
+    is a model that would take more than ``limit`` bytes.
     """
     _, numbers = read_numbers(path, ("MARKOV", "BAYES"), limit)
     path = Path(path)
@@ -69,8 +69,7 @@ def read_uai(
     impossible = np.isinf(unary).all(1)
     if impossible.any():
         raise FileError(
-            f"{path} leaves no label to variable {int(impossible.argmax())}: factors and evidence forbid all of "
-            "them."
+            f"{path} leaves no label to variable {int(impossible.argmax())}: factors and evidence forbid all."
         )
     return SparseMRF(
         torch.from_numpy(unary),
@@ -120,8 +119,8 @@ def _scopes(numbers: Numbers, at: int, count: int, n: int) -> tuple[np.ndarray, 
             if arity > 2 and arity == int(arity):
                 numbers.refuse(
                     at + place,
-                    f"at most 2 variables in factor {factor}: factors of higher order are not supported, only "
-                    "unary and pairwise ones",
+                    f"at most 2 variables in factor {factor}: unary and pairwise factors are read, those of "
+                    "higher order are not",
                 )
             numbers.refuse(at + place, f"the number of variables of factor {factor}")
         starts[factor] = place
@@ -176,7 +175,11 @@ def _groups(mask: np.ndarray, *sizes: np.ndarray) -> Iterator[tuple]:
     chosen = np.flatnonzero(mask)
     if not len(chosen):
         return
-    kinds, inverse = np.unique(np.stack([s[chosen] for s in sizes], 1), axis=0, return_inverse=True)
+    of_chosen = np.stack([s[chosen] for s in sizes], 1)
+    if (of_chosen == of_chosen[0]).all():
+        yield *of_chosen[0].tolist(), chosen
+        return
+    kinds, inverse = np.unique(of_chosen, axis=0, return_inverse=True)
     inverse = inverse.reshape(-1)
     for index, kind in enumerate(kinds.tolist()):
         yield *kind, chosen[inverse == index]
@@ -273,9 +276,10 @@ def _within_range(unary: np.ndarray, pairwise: np.ndarray, constant: float) -> t
         low = np.where(there.any(1), np.where(there, finite, np.inf).min(1, initial=np.inf), 0.0)
         high = np.where(there.any(1), np.where(there, finite, -np.inf).max(1, initial=-np.inf), 0.0)
         if len(flat) and (high - low).max() > _LARGEST:
+            worst = (high - low).argmax()
             raise ValueError(
-                f"a factor has energies from {low[(high - low).argmax()]:g} to {high[(high - low).argmax()]:g}; "
-                f"expected at most {_LARGEST:g} between them: a file holds exp(-energy), which would become 0."
+                f"a factor has energies from {low[worst]:g} to {high[worst]:g}; expected at most {_LARGEST:g} "
+                "between them: a file holds exp(-energy), which would become 0."
             )
         shift = np.where(np.maximum(np.abs(low), np.abs(high)) > _LARGEST, low, 0.0)
         rest += float(shift.sum())
@@ -283,8 +287,8 @@ def _within_range(unary: np.ndarray, pairwise: np.ndarray, constant: float) -> t
     share = rest / len(unary)
     if abs(share) > 700 - _LARGEST:
         raise ValueError(
-            f"the energy has a constant of {rest:g}; expected at most {700 - _LARGEST:g} per node: a file holds "
-            "exp(-energy)."
+            f"the energy has a constant of {rest:g}; expected at most {700 - _LARGEST:g} per node: a file "
+            "holds exp(-energy)."
         )
     return moved[0] + share, moved[1]
 

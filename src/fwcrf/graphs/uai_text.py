@@ -126,6 +126,7 @@ def _text(path: Path, limit: int) -> bytes:
         raise FileError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
     if len(text) > limit:
         raise FileError(
-            f"{path} has more than {in_words(limit)} of text. If the file is to be trusted, raise the limit (limit=)."
+            f"{path} has more than {in_words(limit)} of text. If the file is to be trusted, raise the limit "
+            "(limit=)."
         )
     return text
