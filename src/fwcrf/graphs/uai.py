@@ -278,8 +278,8 @@ def _within_range(unary: np.ndarray, pairwise: np.ndarray, constant: float) -> t
         if len(flat) and (high - low).max() > _LARGEST:
             worst = (high - low).argmax()
             raise ValueError(
-                f"a factor has energies from {low[worst]:g} to {high[worst]:g}; expected at most {_LARGEST:g} "
-                "between them: a file holds exp(-energy), which would become 0."
+                f"a factor has energies from {low[worst]:g} to {high[worst]:g}; expected at most "
+                f"{_LARGEST:g} between them: a file holds exp(-energy), which would become 0."
             )
         shift = np.where(np.maximum(np.abs(low), np.abs(high)) > _LARGEST, low, 0.0)
         rest += float(shift.sum())
