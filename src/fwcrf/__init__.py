@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         theory,
     )
     from fwcrf.energy import Energy
-    from fwcrf.graphs import SparseMRF
+    from fwcrf.graphs import SparseMRF, read_uai, write_uai
     from fwcrf.layer import DenseCRF
     from fwcrf.points import refine_points
     from fwcrf.refinement import refine
@@ -51,6 +51,7 @@ __all__ = [
     "losses",
     "minimize",
     "pairwise",
+    "read_uai",
     "refine",
     "refine_points",
     "regularizers",
@@ -59,6 +60,7 @@ __all__ = [
     "spectrum",
     "stepsizes",
     "theory",
+    "write_uai",
 ]
 __version__ = "0.1.0.dev0"
 
@@ -69,8 +71,10 @@ _DEFINED_IN = {
     "Solution": "solvers",
     "SparseMRF": "graphs",
     "minimize": "solvers",
+    "read_uai": "graphs",
     "refine": "refinement",
     "refine_points": "points",
+    "write_uai": "graphs",
 }
 
 

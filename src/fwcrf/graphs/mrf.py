@@ -98,6 +98,10 @@ class SparseMRF:
         """What each edge costs by the labels of its nodes, ``(*batch, m, L, L)``, finite as in ``energy``."""
         return self.energy().pairwise.tables()  # type: ignore[attr-defined]
 
+    def given_tables(self) -> Tensor:
+        """The same with +inf where a pair of labels is forbidden."""
+        return self._given.tables()  # type: ignore[attr-defined]
+
     @torch.no_grad()
     def value(self, labels: Tensor) -> Tensor:
         """E of labels ``(*batch, n)``, the constant included, ``(*batch,)`` in float64; +inf if forbidden."""

@@ -97,8 +97,8 @@ def potential(value: Any, num_edges: int, num_labels: int) -> Potential:
     raise ValueError(
         f"pairwise has shape {shape}; expected a number or ({num_edges},) for Potts, ({num_labels}, "
         f"{num_labels}) for a matrix that the {num_edges} edges share, or ({num_edges}, {num_labels}, "
-        f"{num_labels}) for a table per edge. Other shapes, and batches, are said with fwcrf.graphs.Potts, TruncatedLinear, "
-        "TruncatedQuadratic, Full or Tables."
+        f"{num_labels}) for a table per edge. Other shapes, and batches, are said with fwcrf.graphs.Potts, "
+        "TruncatedLinear, TruncatedQuadratic, Full or Tables."
     )
 
 
