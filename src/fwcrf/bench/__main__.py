@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 
-from fwcrf.bench import accuracy, anneal, dropin, layer, memory, oracles, report, scaling, speed
+from fwcrf.bench import accuracy, anneal, dropin, layer, lp, memory, oracles, report, scaling, speed
 
 RUNS: dict[str, Callable[[int], dict[str, object]]] = {
     "speed": lambda rounds: speed.run(rounds),
@@ -16,6 +16,7 @@ RUNS: dict[str, Callable[[int], dict[str, object]]] = {
     "scaling": lambda rounds: scaling.run(rounds),
     "accuracy": lambda rounds: accuracy.run(),
     "anneal": lambda rounds: anneal.run(),
+    "lp": lambda rounds: lp.run(),
 }
 DEFAULT = ["speed", "memory"]
 

@@ -138,7 +138,8 @@ class SparseMRF:
         ``settings`` are those of a solver given by name (``weight=``, ``step=``, ...); ``trace``, ``tol``,
         ``x0`` and ``callback`` are those of ``fwcrf.minimize``. With ``rounding="bcd"`` no node can gain by
         moving alone, and ``restarts`` local searches from disturbed labels follow, random but the same for
-        the same ``seed``.
+        the same ``seed``. The solvers ``lp-...`` answer with a ``fwcrf.lp.solution.LinearSolution``, which
+        has a lower bound on the energy and the probabilities of edges.
         """
         if isinstance(restarts, bool) or int(restarts) != restarts or restarts < 0:
             raise ValueError(f"restarts={restarts!r}; expected 0 or more.")
