@@ -21,6 +21,9 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace fwcrf {
+
+void bind_graphs(nb::module_& m);  // graph_bindings.cpp
+
 namespace {
 
 template <typename T, int N>
@@ -470,6 +473,7 @@ NB_MODULE(_core, m) {
     bind<double>(m);
     bind_model<float>(m, "ModelF32");
     bind_model<double>(m, "ModelF64");
+    bind_graphs(m);
     m.def("empty", &empty, "bytes"_a);
     m.def("isa", [] { return kernels().isa; });
     m.def("openmp", [] {

@@ -41,6 +41,40 @@ def project(v: Any, scale: float, out: Any, threads: int) -> None: ...
 def project_derivative(d: Any, p: Any, scale: float, out: Any, threads: int) -> None: ...
 def softmax(v: Any, scale: float, out: Any, threads: int) -> None: ...
 def softmax_derivative(d: Any, p: Any, scale: float, out: Any, threads: int) -> None: ...
+def adjacency(edges: Any, first: Any, neighbor: Any, slot: Any) -> None: ...
+def edge_sum(
+    x: Any,
+    unary: Any,
+    weight: Any,
+    matrix: Any,
+    potts: bool,
+    turned: float,
+    first: Any,
+    neighbor: Any,
+    slot: Any,
+    out: Any,
+    threads: int,
+) -> bool: ...
+def table_sum(
+    x: Any, unary: Any, tables: Any, first: Any, neighbor: Any, slot: Any, out: Any, threads: int
+) -> bool: ...
+def edge_inner(a: Any, b: Any, edges: Any, turned: float, out: Any, threads: int) -> None: ...
+def edge_outer(a: Any, b: Any, edges: Any, out: Any, threads: int) -> None: ...
+def graph_descent(
+    unary: Any,
+    x: Any,
+    weight: Any,
+    matrix: Any,
+    tables: Any,
+    first: Any,
+    neighbor: Any,
+    slot: Any,
+    max_sweeps: int,
+    restarts: int,
+    seed: int,
+    out: Any,
+    threads: int,
+) -> None: ...
 
 class ModelF32:
     @staticmethod

@@ -67,6 +67,12 @@ class Pairwise(ABC):
         """What would restore the diagonal blocks that were left out of P; None if that is not known."""
         return None
 
+    def descend(
+        self, unary: Tensor, x: Tensor, *, max_sweeps: int, restarts: int, seed: int
+    ) -> Tensor | None:
+        """Labels ``(*batch, n)`` by moving one node at a time from x; None if P has no way of its own."""
+        return None
+
     def __add__(self, other: Pairwise) -> Pairwise:
         return Sum((self, other))
 

@@ -27,9 +27,10 @@ RUNS = (
     "accuracy",
     "anneal",
     "choosing",
+    "lp",
 )
 # Not about time: run by name.
-APART = ("accuracy", "anneal", "choosing")
+APART = ("accuracy", "anneal", "choosing", "lp")
 RESULTS = "bench-results"
 QUICK_ROUNDS = 3
 QUIET = 0.9  # of the cores asked for: less, and figures are those of a busy machine
