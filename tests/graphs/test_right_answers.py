@@ -1,4 +1,4 @@
-"""Models whose best labelling is known: trees, cuts, instances of a competition; and three ways to one model."""
+"""Models whose best labelling is known: trees, cuts, a competition's; and three ways to one model."""
 
 import json
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 
-from fwcrf.bench import accuracy, anneal, dropin, layer, memory, oracles, report, scaling, speed
+from fwcrf.bench import accuracy, anneal, dropin, graph, layer, memory, oracles, report, scaling, speed
 
 RUNS: dict[str, Callable[[int], dict[str, object]]] = {
     "speed": lambda rounds: speed.run(rounds),
     "oracles": lambda rounds: oracles.run(rounds),
     "layer": lambda rounds: layer.run(rounds),
     "dropin": lambda rounds: dropin.run(rounds),
+    "graph": lambda rounds: graph.run(rounds),
     "memory": lambda rounds: memory.run(),
     "scaling": lambda rounds: scaling.run(rounds),
     "accuracy": lambda rounds: accuracy.run(),
