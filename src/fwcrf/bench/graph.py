@@ -1,7 +1,7 @@
-"""Time of a Euclidean Frank-Wolfe step on a large grid, beside the same step in plain torch with ``index_add``.
+"""Time of a Euclidean Frank-Wolfe step on a large grid, beside the same step in plain torch.
 
-The step is x <- the point of the simplices nearest to -(P x + u), for a Potts model with a weight per edge. In
-torch it is two gathers, two ``index_add`` and a projection by sorting, as one would write it.
+The step is x <- the point of the simplices nearest to -(P x + u), for a Potts model with a weight per edge.
+In torch it is two gathers, two ``index_add`` and a projection by sorting, as one would write it.
 """
 
 from __future__ import annotations
