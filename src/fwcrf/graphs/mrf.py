@@ -75,6 +75,10 @@ class SparseMRF:
         for name, value in known.items():
             object.__setattr__(self, name, value)
 
+    def __repr__(self) -> str:
+        kind = type(self.pairwise).__name__
+        return f"SparseMRF({self.num_nodes} nodes, {self.num_edges} edges, {self.num_labels} labels, {kind})"
+
     @property
     def num_nodes(self) -> int:
         return self.unary.shape[-2]

@@ -16,6 +16,9 @@ from fwcrf.files.errors import FileError
 from fwcrf.files.limits import in_words
 
 
+_NUMBER = re.compile(rb"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.IGNORECASE)
+
+
 @dataclass(frozen=True, eq=False)
 class Numbers:
     """All tokens of a file but the leading words, as float64."""
@@ -92,11 +95,11 @@ def _check_all_read(numbers: Numbers, rest: bytes) -> None:
     tokens = len(rest.split()) if len(rest) < 1 << 20 else _count_tokens(rest)
     if tokens != len(values):
         for index, found in enumerate(re.finditer(rb"\S+", rest)):
-            try:
-                float(found[0])
-            except ValueError:
+            if not _NUMBER.fullmatch(found[0]):
                 numbers.refuse(index, "a number")
-        numbers.refuse(min(len(values), tokens - 1), "a number")
+        raise FileError(
+            f"{numbers.path} cannot be read: {len(values)} of its {tokens} numbers were understood."
+        )
 
 
 def _count_tokens(text: bytes) -> int:
