@@ -15,7 +15,6 @@ import numpy as np
 from fwcrf.files.errors import FileError
 from fwcrf.files.limits import in_words
 
-
 _NUMBER = re.compile(rb"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.IGNORECASE)
 
 
@@ -97,9 +96,7 @@ def _check_all_read(numbers: Numbers, rest: bytes) -> None:
         for index, found in enumerate(re.finditer(rb"\S+", rest)):
             if not _NUMBER.fullmatch(found[0]):
                 numbers.refuse(index, "a number")
-        raise FileError(
-            f"{numbers.path} cannot be read: {len(values)} of its {tokens} numbers were understood."
-        )
+        raise FileError(f"{numbers.path} cannot be read: numpy understood {len(values)} of {tokens} numbers.")
 
 
 def _count_tokens(text: bytes) -> int:
