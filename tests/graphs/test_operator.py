@@ -72,7 +72,7 @@ def learned(kind):
     unary, x = normal(4, 2), normal(4, 2, seed=1)
     edges = torch.tensor([[0, 1], [2, 1], [2, 3], [1, 0]])
     potential = {
-        "one weight": ((normal(seed=2),), Potts),
+        "one weight": ((normal(1, seed=2).squeeze(),), Potts),
         "weights": ((normal(4, seed=2),), Potts),
         "matrix": ((normal(2, 2, seed=3), normal(4, seed=2)), lambda a, w: Full(a + a.mT, w)),
         "asymmetric": ((normal(2, 2, seed=3), normal(4, seed=2)), Full),

@@ -23,6 +23,7 @@ RUNS = (
     "dropin",
     "memory",
     "scaling",
+    "graph",
     "energy",
     "accuracy",
     "anneal",

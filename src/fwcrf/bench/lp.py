@@ -11,6 +11,7 @@ import torch
 
 from fwcrf.bench.pictures import data
 from fwcrf.bench.report import table
+from fwcrf.bench.timing import Plan
 from fwcrf.graphs import SparseMRF
 
 # Steps and settings; those of the local polytope solve a linear program in each step.

@@ -38,11 +38,11 @@ def adjacency(n: int, edges: Tensor) -> Adjacency:
     tensor([1, 0, 2, 1], dtype=torch.int32)
     """
     edges = checked_edges(n, edges)
-    small = edges.to(device="cpu", dtype=torch.int32).contiguous()
+    small = edges.detach().to(device="cpu", dtype=torch.int32).contiguous()
     first = torch.empty(n + 1, dtype=torch.int64)
     neighbor, slot = (torch.empty(2 * len(small), dtype=torch.int32) for _ in range(2))
     _core.adjacency(small, first, neighbor, slot)
-    return Adjacency(n, small, first, neighbor, slot).to(edges.device)
+    return Adjacency(n, small, first, neighbor, slot)
 
 
 def checked_edges(n: int, edges: Tensor) -> Tensor:

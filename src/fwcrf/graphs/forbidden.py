@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fwcrf.kernels.operator import has_values
+
 
 def finite_tables(tables: Tensor, unary: Tensor) -> Tensor:
     """``(*batch, m, L, L)`` without infinities; the tensor itself if it has none."""
@@ -39,7 +41,7 @@ def finite_matrix(matrix: Tensor, weight: Tensor, num_edges: int, unary: Tensor)
 
 def _infinite(costs: Tensor, name: str) -> Tensor | None:
     """Where costs are +inf, None if nowhere; NaN and -inf are refused."""
-    if bool(torch.isfinite(costs.detach().sum())):
+    if not has_values(costs) or bool(torch.isfinite(costs.detach().sum())):
         return None
     if bool(torch.isnan(costs).any()) or bool((costs == -torch.inf).any()):
         raise ValueError(

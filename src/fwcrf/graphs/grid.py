@@ -31,10 +31,11 @@ def grid(
 ) -> Edges:
     """The neighbours in a grid of any number of axes, its nodes numbered row by row.
 
-    ``connectivity`` is how many neighbours a node has: 4 or 8 in two dimensions, 6, 18 or 26 in three, ...; the
-    fewest unless given. The weight of an edge is ``weight`` over its length. With an ``image`` of that shape,
-    channels last if it has them, it is also multiplied by exp(-beta d^2), d the distance of the two colours, so
-    that neighbours of different colour are parted more easily; ``beta`` is 1 / (2 mean d^2) unless given.
+    ``connectivity`` is how many neighbours a node has: 4 or 8 in two dimensions, 6, 18 or 26 in three, ...;
+    the fewest unless given. The weight of an edge is ``weight`` over its length. With an ``image`` of that
+    shape, channels last if it has them, it is also multiplied by exp(-beta d^2), d the distance of the two
+    colours, so that neighbours of different colour are parted more easily; ``beta`` is 1 / (2 mean d^2)
+    unless given.
 
     >>> grid((2, 2)).edges.tolist()
     [[0, 1], [2, 3], [0, 2], [1, 3]]

@@ -17,7 +17,7 @@ from fwcrf.graphs.adjacency import Adjacency, adjacency
 from fwcrf.graphs.forbidden import finite_matrix, finite_tables
 from fwcrf.graphs.operator import SharedEdges, Sparse, TableEdges
 from fwcrf.graphs.potentials import Full, Potential, Tables, potential, read_tables, read_weight
-from fwcrf.kernels.operator import check_finite
+from fwcrf.kernels.operator import check_finite, has_values
 from fwcrf.solvers.solution import Solution
 from fwcrf.solvers.solver import Solver
 
@@ -55,7 +55,8 @@ class SparseMRF:
             raise ValueError(
                 f"unary has shape {tuple(u.shape)}; expected (*batch, n, labels), none of them 0."
             )
-        graph = adjacency(u.shape[-2], torch.as_tensor(edges, device=u.device))
+        graph = adjacency(u.shape[-2], edges if isinstance(edges, Tensor) else torch.as_tensor(edges))
+        graph = graph.to(u.device)
         costs = potential(pairwise, len(graph.edges), u.shape[-1])
         given = _operator(costs, graph, u)
         _check_batch(given.batch_shape, u)
@@ -73,6 +74,10 @@ class SparseMRF:
         }
         for name, value in known.items():
             object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        kind = type(self.pairwise).__name__
+        return f"SparseMRF({self.num_nodes} nodes, {self.num_edges} edges, {self.num_labels} labels, {kind})"
 
     @property
     def num_nodes(self) -> int:
@@ -198,8 +203,12 @@ def _operator(pairwise: Potential, graph: Adjacency, unary: Tensor) -> Sparse:
         raise ValueError(
             f"the matrix over labels has shape {tuple(matrix.shape)}; expected ({L}, {L}) for {L} labels."
         )
-    symmetric = not isinstance(pairwise, Full) or bool((matrix == matrix.mT).all())  # type: ignore[union-attr]
+    symmetric = not isinstance(pairwise, Full) or _is_symmetric(matrix)  # type: ignore[arg-type]
     return SharedEdges(graph, L, weight, matrix, symmetric)
+
+
+def _is_symmetric(matrix: Tensor) -> bool:
+    return has_values(matrix) and bool((matrix == matrix.mT).all())
 
 
 def _finite(given: Sparse, unary: Tensor) -> Sparse:

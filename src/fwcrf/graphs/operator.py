@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 
 import torch
@@ -27,8 +28,9 @@ class Sparse(Pairwise):
     num_labels: int
 
     @property
+    @abstractmethod
     def batch_shape(self) -> torch.Size:
-        raise NotImplementedError
+        """The batch of the potentials, empty if they have none."""
 
     def __call__(self, x: Tensor) -> Tensor:
         return self._sum(x, None)
@@ -48,9 +50,9 @@ class Sparse(Pairwise):
         u = None if unary is None else _images(unary, batch, 2)
         return self._flat(_images(x, batch, 2), u, batch).view(*batch, *x.shape[-2:])
 
+    @abstractmethod
     def _flat(self, x: Tensor, unary: Tensor | None, batch: torch.Size) -> Tensor:
         """The answer for ``(images, n, L)``."""
-        raise NotImplementedError
 
     def _check(self, x: Tensor) -> None:
         check_values(x, self.graph.n, self.batch_shape)
@@ -60,9 +62,9 @@ class Sparse(Pairwise):
                 f"{self.num_labels} labels on the last axis."
             )
 
+    @abstractmethod
     def tables(self) -> Tensor:
         """T_ij of every edge, ``(*batch, m, L, L)``."""
-        raise NotImplementedError
 
     def to_dense(self) -> Tensor:
         tables, (i, j) = self.tables(), self.graph.edges.long().unbind(-1)
@@ -71,9 +73,9 @@ class Sparse(Pairwise):
         blocks = blocks.index_add(-3, i * n + j, tables).index_add(-3, j * n + i, tables.mT)
         return blocks.unflatten(-3, (n, n)).transpose(-3, -2).reshape(*tables.shape[:-3], n * L, n * L)
 
+    @abstractmethod
     def of_labels(self, labels: Tensor) -> Tensor:
         """What the edges cost together, ``(*batch,)`` in float64, for labels ``(*batch, n)``."""
-        raise NotImplementedError
 
     @torch.no_grad()
     def descend(self, unary: Tensor, x: Tensor, *, max_sweeps: int, restarts: int, seed: int) -> Tensor:
@@ -92,9 +94,9 @@ class Sparse(Pairwise):
         )  # fmt: skip
         return out.view(*batch, -1).to(x.device)
 
+    @abstractmethod
     def _potentials(self, batch: torch.Size) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """Weights (1 or images, m or 1) and matrix (1 or images, L, L), or tables (1 or images, m, L, L)."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)

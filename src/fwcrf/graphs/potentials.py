@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fwcrf.kernels.operator import has_values
+
 Number = float | Sequence[float] | np.ndarray | Tensor
 
 
@@ -141,6 +143,6 @@ def _distances(num_labels: int, like: Tensor) -> Tensor:
 
 def _truncated(cost: Tensor, truncation: float | Tensor) -> Tensor:
     most = torch.as_tensor(truncation).to(cost)
-    if most.dim() or not bool(most >= 0):
+    if most.dim() or (has_values(most) and not bool(most >= 0)):
         raise ValueError(f"truncation={truncation!r}; expected one number, 0 or more.")
     return torch.minimum(cost, most)

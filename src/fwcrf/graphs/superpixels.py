@@ -25,8 +25,8 @@ class Superpixels:
         axes = self.nodes.dim()
         if values.dim() <= axes or values.shape[-axes - 1 : -1] != self.nodes.shape:
             raise ValueError(
-                f"values has shape {tuple(values.shape)}; expected (*batch, {', '.join(map(str, self.nodes.shape))}"
-                ", channels)."
+                f"values has shape {tuple(values.shape)}; expected (*batch, *shape, channels) for regions of "
+                f"shape {tuple(self.nodes.shape)}."
             )
         flat = values.flatten(-axes - 1, -2)
         sums = flat.new_zeros(*flat.shape[:-2], len(self.sizes), flat.shape[-1])

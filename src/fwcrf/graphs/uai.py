@@ -21,6 +21,8 @@ from fwcrf.graphs.uai_text import Numbers, read_numbers
 
 # exp(-E) of a larger energy leaves the range of float64 with all its digits.
 _LARGEST = 600.0
+# Tables that are put into words before they are written.
+_AT_ONCE = 20_000
 
 
 def read_uai(
@@ -105,10 +107,8 @@ def write_uai(path: Path | str, mrf: SparseMRF) -> None:
 
 def _scopes(numbers: Numbers, at: int, count: int, n: int) -> tuple[np.ndarray, int]:
     """The variables of each factor, (count, 2), -1 where there are fewer, and where the tables begin."""
-    scopes = np.full((count, 2), -1, dtype=np.int64) if count <= len(numbers.values) else None
-    if scopes is None:
-        numbers.take(at, count, f"the variables of {count} factors")
-        raise AssertionError("a factor takes at least one number")
+    numbers.take(at, count, f"the variables of {count} factors")  # at least a number each
+    scopes = np.full((count, 2), -1, dtype=np.int64)
     window = numbers.values[at : at + 3 * count].tolist()
     starts, place = [0] * count, 0
     for factor in range(count):
@@ -299,9 +299,19 @@ def _pieces(sizes: np.ndarray, edges: np.ndarray, unary: np.ndarray, pairwise: n
     yield "".join(f"1 {i}\n" for i in range(n))
     yield "".join(f"2 {i} {j}\n" for i, j in edges.tolist())
     yield "\n"
-    kept = sizes.tolist()
-    for i, row in enumerate(unary.tolist()):
-        yield f"{kept[i]}\n{' '.join(map(repr, row[: kept[i]]))}\n"
-    for (i, j), table in zip(edges.tolist(), pairwise, strict=True):
-        values = table[: kept[i], : kept[j]].ravel().tolist()
-        yield f"{len(values)}\n{' '.join(map(repr, values))}\n"
+    most = unary.shape[1]
+    for begin in range(0, n, _AT_ONCE):
+        some = slice(begin, begin + _AT_ONCE)
+        rows = zip(sizes[some].tolist(), unary[some].tolist(), strict=True)
+        yield "".join(_table(row[:size]) for size, row in rows)
+    for begin in range(0, m, _AT_ONCE):
+        some, (i, j) = pairwise[begin : begin + _AT_ONCE], edges[begin : begin + _AT_ONCE].T
+        if (sizes[i] == most).all() and (sizes[j] == most).all():
+            yield "".join(map(_table, some.reshape(len(some), -1).tolist()))
+        else:
+            parts = zip(some, sizes[i], sizes[j], strict=True)
+            yield "".join(_table(table[:a, :b].ravel().tolist()) for table, a, b in parts)
+
+
+def _table(values: list[float]) -> str:
+    return f"{len(values)}\n{' '.join(map(repr, values))}\n"

@@ -15,6 +15,8 @@ import numpy as np
 from fwcrf.files.errors import FileError
 from fwcrf.files.limits import in_words
 
+_NUMBER = re.compile(rb"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.IGNORECASE)
+
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
@@ -92,11 +94,9 @@ def _check_all_read(numbers: Numbers, rest: bytes) -> None:
     tokens = len(rest.split()) if len(rest) < 1 << 20 else _count_tokens(rest)
     if tokens != len(values):
         for index, found in enumerate(re.finditer(rb"\S+", rest)):
-            try:
-                float(found[0])
-            except ValueError:
+            if not _NUMBER.fullmatch(found[0]):
                 numbers.refuse(index, "a number")
-        numbers.refuse(min(len(values), tokens - 1), "a number")
+        raise FileError(f"{numbers.path} cannot be read: numpy understood {len(values)} of {tokens} numbers.")
 
 
 def _count_tokens(text: bytes) -> int:
