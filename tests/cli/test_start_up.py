@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-COMMANDS = ["refine", "batch", "tune", "map", "train", "eval"]
+COMMANDS = ["refine", "batch", "tune", "map", "train", "eval", "demo"]
 
 
 def run(code, *arguments):
