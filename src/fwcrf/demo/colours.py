@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 CLUSTERS = 4
-TRUST = 0.8
+TRUST = 0.5
 # The least standard deviation of a cluster, in grey levels of 0 to 255.
 LEAST_SPREAD = 10.0
 _LEVELS = 32

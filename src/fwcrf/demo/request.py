@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from fwcrf.demo.colours import TRUST
 from fwcrf.demo.pictures import LONGEST
 from fwcrf.demo.scribbles import Stroke
 
@@ -39,7 +40,7 @@ class Request:
     scores: Literal["scribbles", "file"] = "scribbles"
     strokes: tuple[Stroke, ...] = ()
     num_labels: int = 2
-    trust: float = 0.8
+    trust: float = TRUST
     solver: str = "l2fw"
     weight: float = 1.0
     num_steps: int = 10

@@ -16,8 +16,10 @@ def serve(host: str = "127.0.0.1", port: int = 8420, *, browser: bool = True) ->
     uvicorn = needed("uvicorn", "demo")
     needed("starlette", "demo")
     from fwcrf.demo.app import create_app
+    from fwcrf.demo.solve import warm_up
 
     listening = _listen(host, port)
+    threading.Thread(target=warm_up, daemon=True).start()
     name = f"[{host}]" if ":" in host else host
     address = f"http://{name}:{listening.getsockname()[1]}/"
     if not is_loopback(host):

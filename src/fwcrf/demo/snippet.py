@@ -64,7 +64,7 @@ def snippet(result: Result, *, mask: str = "mask.png") -> str:
             "",
             "import torch",
             "",
-            *sorted(imports),
+            *sorted(imports, key=lambda line: (line.startswith("from"), line)),
             "",
             f"torch.set_num_threads({torch.get_num_threads()})  # sums in another order may change a pixel",
             *lines,

@@ -19,7 +19,7 @@ from fwcrf import pairwise, solvers
 from fwcrf.constraints import constrained
 from fwcrf.demo.colours import colour_scores
 from fwcrf.demo.request import Request
-from fwcrf.demo.scribbles import drawn
+from fwcrf.demo.scribbles import Stroke, drawn
 from fwcrf.demo.sessions import Picture, Result, Session, Uploaded
 from fwcrf.energy import Energy, unary_from_logits
 from fwcrf.kernels import Bilateral, Operator, Spatial
@@ -76,6 +76,15 @@ def answer(session: Session, request: Request, stale: Callable[[], bool]) -> Ite
                 energy = float(f.of_labels(found.long()))
             yield {"event": "energy", "solver": name, "k": k, "energy": energy}
     yield {"event": "end"}
+
+
+def warm_up() -> None:
+    """Solve a small problem, so that the first visitor does not wait for what is loaded on first use."""
+    values = np.zeros((16, 16, 3), np.uint8)
+    values[:, 8:] = 200
+    strokes = Stroke(0, 2.0, [(2.0, 8.0)]), Stroke(1, 2.0, [(13.0, 8.0)])
+    session = Session(Picture(values, "warm-up", bundled=False))
+    list(answer(session, Request(strokes=strokes), lambda: False))
 
 
 def read_logits(values: np.ndarray, kind: str, shape: tuple[int, int]) -> Tensor:
