@@ -1,5 +1,7 @@
 """The page in a real browser: draw, slide, look, download. Skipped where there is none: ``make browser``."""
 
+import base64
+import io
 import os
 import re
 import runpy
@@ -45,7 +47,7 @@ def browser():
 
 @pytest.fixture
 def page(browser, address):
-    """A page with its first answer; at the end nothing may have been asked elsewhere or complained of."""
+    """A page that has begun; at the end nothing may have been asked elsewhere or complained of."""
     context = browser.new_context(viewport={"width": 1366, "height": 900}, accept_downloads=True)
     page = context.new_page()
     asked, complaints = [], []
@@ -54,7 +56,7 @@ def page(browser, address):
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.set_default_timeout(60_000)
     page.goto(address)
-    wait_for_answer(page, 0)
+    page.locator("#pictures [aria-pressed=true]").wait_for()
     yield page
     context.close()
     assert complaints == []
@@ -74,13 +76,9 @@ def wait_for_answer(page, before):
 
 def pixels(page, canvas):
     """What a canvas shows, ``(H, W, 3)``."""
-    width, height, values = page.evaluate(
-        """id => { const c = document.getElementById(id);
-        const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
-        return [c.width, c.height, Array.from(d)]; }""",
-        canvas,
-    )
-    return np.array(values, np.uint8).reshape(height, width, 4)[..., :3]
+    shown = page.evaluate("id => document.getElementById(id).toDataURL('image/png')", canvas)
+    content = base64.b64decode(shown.partition(",")[2])
+    return np.asarray(Image.open(io.BytesIO(content)).convert("RGB"))
 
 
 def slide(page, name, keys):
@@ -108,6 +106,7 @@ def draw(page, points):
 
 
 def test_sliders_change_the_labels_and_the_energies_are_drawn(page):
+    wait_for_answer(page, 0)
     refined, alone = pixels(page, "refined"), pixels(page, "alone")
     assert (refined != alone).any()
     assert page.locator("#plot polyline").count() == 3
@@ -192,7 +191,7 @@ def test_what_is_wrong_with_a_file_is_said(browser, address, tmp_path):
     (tmp_path / "broken.png").write_bytes(png(two_halves())[:100])
     page = browser.new_page()
     page.goto(address)
-    wait_for_answer(page, 0)
+    page.locator("#pictures [aria-pressed=true]").wait_for()
     page.locator("#picture-file").set_input_files(tmp_path / "broken.png")
     page.locator("#message").get_by_text("broken.png cannot be decoded").wait_for()
     page.close()

@@ -2,13 +2,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fwcrf.demo.colours import colour_scores
 from fwcrf.demo.scribbles import drawn
 
 
+@settings(max_examples=20)
 @given(
     st.integers(2, 5), st.floats(0.1, 0.95), st.integers(0, 1000),
 )  # fmt: skip

@@ -1,7 +1,7 @@
 // The energies of up to three solvers against their steps, as SVG.
 
 const NS = "http://www.w3.org/2000/svg";
-const BOX = { left: 64, right: 540, top: 12, bottom: 196 };
+const BOX = { left: 64, right: 540, top: 12, bottom: 188 };
 
 const make = (parent, name, attributes, text = "") => {
   const node = document.createElementNS(NS, name);
@@ -43,6 +43,7 @@ export function draw(svg, paths, steps) {
   // Names at the ends of the lines, pushed apart where they would touch.
   const ends = lines.map(([name, values], i) => ({ name, i, at: values.length ? y(values.at(-1)) : BOX.top })).sort((a, b) => a.at - b.at);
   ends.forEach((end, n) => { if (n && end.at < ends[n - 1].at + 15) end.at = ends[n - 1].at + 15; });
+  [...ends].reverse().forEach((end, n, all) => { end.at = Math.min(end.at, n ? all[n - 1].at - 15 : BOX.bottom - 6); });
   lines.forEach(([, values], i) => {
     make(svg, "polyline", { class: `s${i}`, points: values.map((v, k) => `${x(k)},${y(v)}`).join(" ") });
     for (const [k, v] of values.entries()) make(svg, "circle", { class: `s${i}`, cx: x(k), cy: y(v), r: i ? 2.2 : 3 });
