@@ -16,16 +16,19 @@ PEERS := pydensecrf2 entmax crfseg tqdm
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench docs clean
+.PHONY: help demo test browser check bench docs clean
 
 help: ## list the targets
-	@awk -F ': .*## ' '/^[a-z]+: .*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ': .*## ' '/^[a-z]+: .*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.package ## refine the segmentation of a photograph
 	$(BIN)/python examples/refine_photograph.py $(ARGS)
 
 test: $(VENV)/.package ## run the test suite
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
+
+browser: $(VENV)/.package ## install a browser for the tests of the demo page, which are skipped without one
+	command -v chromium chromium-browser google-chrome || $(BIN)/python -m playwright install --with-deps chromium
 
 check: $(VENV)/.check ## lint, formatting, types
 	$(BIN)/ruff check
@@ -39,7 +42,7 @@ docs: $(VENV)/.docs ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
 clean: ## remove everything the other targets made, .venv included
-	rm -rf $(VENV) build dist site demo-output .hypothesis .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist site demo-output test-artefacts .hypothesis .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # torch comes first and pinned, so that nothing else decides which build of it is installed.
