@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
+from fwcrf.data import Splits
 from fwcrf.experiments.accuracy import accuracy
 from fwcrf.experiments.curves import Curve, paper
 from fwcrf.experiments.figures import Panel, lines
@@ -13,7 +14,6 @@ from fwcrf.experiments.learning import Learning, Variant
 from fwcrf.experiments.outcome import Finding, Outcome
 from fwcrf.experiments.setup import Setup
 from fwcrf.models import CNNCRF
-from fwcrf.training import build
 
 EPOCHS = 3
 # Without the share of the start in the answer, by which gradients go around the CRF.
@@ -65,9 +65,10 @@ def run(setup: Setup) -> Outcome:
 
 def gradient(learning: Learning, model: CNNCRF) -> float:
     """The largest slope of the loss of one image in any weight."""
-    image, labels = build.dataset(learning.config(L2FW, 0).data, TRAIN)[0]
-    log_p = model(image[None])
-    F.nll_loss(log_p, labels[None], ignore_index=255).backward()
+    image, labels = Splits(learning.root, TRAIN)[0]
+    loss = F.nll_loss(model(image[None]), labels[None], ignore_index=255)
+    if loss.requires_grad:
+        loss.backward()
     slopes = [p.grad.abs().max() for p in model.parameters() if p.grad is not None]
     return float(torch.stack(slopes).max()) if slopes else 0.0
 

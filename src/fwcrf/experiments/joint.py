@@ -77,7 +77,7 @@ def run(setup: Setup) -> Outcome:
         "joint",
         "Network and CRF trained together",
         f"Trained on the first half of val at {setup.side} pixels, {epochs} epochs, seeds "
-        f"{', '.join(map(str, setup.seeds))}; the backbone is frozen. Measured on the second half at the same "
+        f"{', '.join(map(str, setup.seeds))}; the backbone is frozen. Measured on the second half at this "
         f"size, five steps. The Potts CRF has weight {weight:g}, the best on the first half.",
         rows,
         summary,

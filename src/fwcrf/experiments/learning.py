@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fwcrf.data import Splits
 from fwcrf.evaluation import Confusion, predict
 from fwcrf.experiments.halves import REPORT, TRAIN, write_halves
 from fwcrf.experiments.kept import Kept
@@ -54,6 +55,7 @@ class Learning:
             )
         self.setup = setup
         self.root = write_halves(setup)
+        self.num_images = len(Splits(self.root, TRAIN))
         self.network = network(_features(setup))
 
     def config(self, variant: Variant, seed: int) -> Config:
@@ -71,7 +73,7 @@ class Learning:
             "crf": variant.crf,
             "optimizer": {"cnn_lr": 0.001, "crf_lr": 0.01, "weight_decay": 0.0, **variant.optimizer},
             "epochs": epochs,
-            "batch_size": 4,
+            "batch_size": min(4, self.num_images),
             "micro_batch": 1,
             "seed": seed,
             "run": {"workers": 0, "validate_every": variant.validate_every or epochs, "checkpoint_every": 10},
@@ -99,14 +101,14 @@ class Learning:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "learnable=.* with vanilla Frank-Wolfe")
             torch.manual_seed(seed)
-            return build.model(config, self._report().classes, self.network).eval()
+            return build.model(config, Splits(self.root, REPORT).classes, self.network).eval()
 
     def confusion(self, model: CNNCRF, folder: Path, num_steps: int | None, half: str = REPORT) -> Tensor:
         """Of a model on a half, with so many steps of its CRF (None: as it is); kept in the folder."""
         kept = Kept(folder / "accuracy.json", {"half": half, "root": self.root.name})
         key = f"{half}, {num_steps} steps"
         if key not in kept:
-            dataset = build.dataset(self.config(Variant("", None), 0).data, half)
+            dataset = Splits(self.root, half)
             if num_steps is not None and model.crf is not None:
                 model.crf.num_steps = num_steps  # type: ignore[assignment]
             counts = Confusion(len(dataset.classes), dataset.classes.ignore_index)
@@ -122,9 +124,6 @@ class Learning:
         text = json.dumps([mapping, config.run.validate_every], sort_keys=True)
         digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
         return self.setup.output / "kept" / "trained" / digest
-
-    def _report(self):
-        return build.dataset(self.config(Variant("", None), 0).data, REPORT)
 
     def _tell(self, line: str | None = None, count: int = 1) -> None:
         if line:

@@ -44,8 +44,8 @@ def run(setup: Setup) -> Outcome:
     return Outcome(
         "per-class",
         "IoU per class, and more steps",
-        f"The second half of val at {setup.side} pixels; the CRFs of joint, seed {setup.seeds[0]}, trained with "
-        "five steps.",
+        f"The second half of val at {setup.side} pixels; the CRFs of joint, seed {setup.seeds[0]}, trained "
+        "with five steps.",
         rows,
         rows,
         bars("IoU of the nine classes", shown, "IoU, %"),
@@ -58,8 +58,8 @@ def classes(found: dict[tuple[str, int | None], Accuracy], known: list[int]) -> 
     cnn, crf = found["CNN", None].iou, found[f"{joint.L2FW.label}, trained", 5].iou
     gains = torch.tensor([crf[c] - cnn[c] for c in known])
     return Finding(
-        f"with l2FW {int((gains > 0).sum())} of {len(known)} classes have a higher IoU than by the CNN alone, "
-        f"by {gains.min():.2f} to {gains.max():.2f}",
+        f"with l2FW {int((gains > 0).sum())} of {len(known)} classes have a higher IoU than by the CNN "
+        f"alone, by {gains.min():.2f} to {gains.max():.2f}",
         bool((gains > 0).sum() * 2 > len(known)),
     )
 

@@ -49,8 +49,8 @@ def run(setup: Setup) -> Outcome:
         lost = [(means[c] - means[whole]) / abs(means[whole]) for c in chosen]
         findings.append(
             Finding(
-                f"{SHOWN[solver]}: lambda from {size} random images is {min(picked):g} to {max(picked):g} in {DRAWS} "
-                f"draws, from all {len(names)} it is {weights[whole]:g}; over all images the choice costs "
+                f"{SHOWN[solver]}: lambda from {size} random images is {min(picked):g} to {max(picked):g} in "
+                f"{DRAWS} draws, from all {len(names)} it is {weights[whole]:g}; over all the choice costs "
                 f"{100 * statistics.fmean(lost):.2f} % of the decrease in energy on average, "
                 f"{100 * max(lost):.2f} % at most",
                 statistics.fmean(lost) < 0.01,
