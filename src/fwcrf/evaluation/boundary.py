@@ -10,8 +10,8 @@ outside. The edge of the image is no border.
 
 Pixels that do not count make no border of their own. Along the objects of PASCAL VOC they are a narrow band
 in which the border is somewhere: those within ``BAND`` of a pixel that counts have the label of the nearest
-one when borders are looked for, so that the border is in the middle. What lies deeper in, an object that nobody
-labelled for example, has no border with anything.
+one when borders are looked for, so that the border is in the middle. What lies deeper in, an object that
+nobody labelled for example, has no border with anything.
 """
 
 from __future__ import annotations
