@@ -105,7 +105,7 @@ class Learning:
 
     def confusion(self, model: CNNCRF, folder: Path, num_steps: int | None, half: str = REPORT) -> Tensor:
         """Of a model on a half, with so many steps of its CRF (None: as it is); kept in the folder."""
-        kept = Kept(folder / "accuracy.json", {"half": half, "root": self.root.name})
+        kept = Kept(folder / "accuracy.json", {"root": self.root.name})
         key = f"{half}, {num_steps} steps"
         if key not in kept:
             dataset = Splits(self.root, half)
