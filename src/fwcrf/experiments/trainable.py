@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from fwcrf.experiments.accuracy import accuracy
 from fwcrf.experiments.figures import bars
 from fwcrf.experiments.learning import Learning, Variant
@@ -36,12 +38,13 @@ def run(setup: Setup) -> Outcome:
     for solver in ("l2fw",) if setup.quick else STARTS:
         for name in SETTINGS:
             result = learning.train(variant(solver, name), setup.seeds[0])
-            crf, found = result.model.crf, accuracy(result.confusion)
+            crf: Any = result.model.crf
+            found = accuracy(result.confusion)
             rows.append(
                 {
                     "solver": SHOWN[solver], "setting": name, "mIoU9": found.miou9, "mIoU18": found.miou18,
-                    "lambda": float(crf.lambda_),  # type: ignore[union-attr, arg-type]
-                    "mean step": float(crf.steps.mean()),  # type: ignore[union-attr, operator]
+                    "lambda": crf.lambda_.item(),
+                    "mean step": crf.steps.mean().item(),
                 }
             )  # fmt: skip
     values = {
