@@ -16,10 +16,10 @@ PEERS := pydensecrf2 entmax crfseg tqdm
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test browser check bench docs clean
+.PHONY: help demo test browser check bench experiments docs clean
 
 help: ## list the targets
-	@awk -F ': .*## ' '/^[a-z]+: .*## / { printf "make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ': .*## ' '/^[a-z]+: .*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.package ## refine the segmentation of a photograph
 	$(BIN)/python examples/refine_photograph.py $(ARGS)
@@ -38,11 +38,14 @@ check: $(VENV)/.check ## lint, formatting, types
 bench: $(VENV)/.bench ## time the library and its peers
 	$(BIN)/fwcrf bench $(ARGS)
 
+experiments: $(VENV)/.package ## do the paper's experiments again (an hour or two; needs FWCRF_DATA)
+	$(BIN)/fwcrf experiment all --output experiments-output $(ARGS)
+
 docs: $(VENV)/.docs ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
 clean: ## remove everything the other targets made, .venv included
-	rm -rf $(VENV) build dist site demo-output test-artefacts .hypothesis .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist site demo-output experiments-output test-artefacts .hypothesis .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # torch comes first and pinned, so that nothing else decides which build of it is installed.

@@ -64,7 +64,7 @@ class Scores:
         self.images += 1
         self.confusion.update(predicted, truth)
         for radius, confusion in self.trimaps.items():
-            confusion.update(predicted, truth, trimap(truth, radius))
+            confusion.update(predicted, truth, trimap(truth, radius, self.classes.ignore_index))
         if self.boundary is not None:
             self.boundary.update(predicted, truth)
 
