@@ -50,8 +50,10 @@ fuzz: $(VENV)/.package ## a million random cases, a part of them guided by cover
 SANITIZED := build/sanitize
 ASAN_LIBRARIES = $(shell $(CXX) -print-file-name=libasan.so):$(shell $(CXX) -print-file-name=libubsan.so):$(shell $(CXX) -print-file-name=libstdc++.so)
 sanitize: $(VENV)/.package ## the native core under address and undefined-behaviour sanitizers
+	mkdir -p build
 	cmake -S . -B $(SANITIZED) -G Ninja -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
-		-DFWCRF_SANITIZE=address,undefined -DFWCRF_DRIVER=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo >$(SANITIZED).log
+		-DFWCRF_SANITIZE=address,undefined -DFWCRF_DRIVER=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+		'-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1' >$(SANITIZED).log
 	cmake --build $(SANITIZED)
 	PYTHON=$(BIN)/python PRELOAD=$(ASAN_LIBRARIES) tests/reliability/sanitize.sh $(SANITIZED) $(ARGS)
 

@@ -112,9 +112,9 @@ def checkpoint_file(data: bytes) -> None:
 def uai(data: bytes) -> None:
     import fwcrf
 
-    mrf = _read(fwcrf.read_uai, written(data, "model.uai"))
-    unary = mrf.unary
-    assert not torch.isnan(unary).any()
+    mrf = _read(fwcrf.read_uai, written(data, "model.uai"), limit=LIMIT)
+    assert not torch.isnan(mrf.unary).any() and not (mrf.unary == -torch.inf).any()
+    assert torch.isfinite(mrf.unary).any(-1).all(), "a node without labels"
 
 
 # --- files to start from -------------------------------------------------------------------------

@@ -19,11 +19,16 @@ def load_yaml(text: bytes | str, source: str, extra: str) -> Any:
     yaml = needed("yaml", extra)
     if len(text) > LARGEST:
         raise FileError(f"{source} is larger than {LARGEST} bytes; expected settings, a few lines.")
+
+    class Plain(yaml.SafeLoader):
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            if self.check_event(yaml.AliasEvent):
+                name = self.peek_event().anchor
+                raise FileError(f"{source} has the alias *{name}; expected values written out.")
+            return super().compose_node(parent, index)
+
     try:
-        for token in yaml.scan(text, yaml.SafeLoader):
-            if isinstance(token, yaml.AliasToken):
-                raise FileError(f"{source} has the alias *{token.value}; expected values written out.")
-        return yaml.safe_load(text)
+        return yaml.load(text, Plain)
     except FileError:
         raise
     # Beside YAMLError, what the constructors of numbers and dates raise: ValueError, IndexError, and more.
