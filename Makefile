@@ -16,10 +16,10 @@ PEERS := pydensecrf2 entmax crfseg tqdm
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test browser check bench experiments docs clean
+.PHONY: help demo test browser check bench experiments docs clean reliability fuzz sanitize snapshot wheel-test
 
 help: ## list the targets
-	@awk -F ': .*## ' '/^[a-z]+: .*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
+	@awk -F ': .*## ' '/^[a-z-]+: .*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.package ## refine the segmentation of a photograph
 	$(BIN)/python examples/refine_photograph.py $(ARGS)
@@ -43,6 +43,31 @@ experiments: $(VENV)/.package ## do the paper's experiments again (an hour or tw
 
 docs: $(VENV)/.docs ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+
+reliability: $(VENV)/.package ## long runs: threads, memory, kills, bits
+	$(BIN)/python tests/reliability/long_runs.py $(ARGS)
+
+fuzz: $(VENV)/.package ## a million random cases, a part of them guided by coverage
+	$(INSTALL) atheris || echo "atheris could not be installed; no case will be guided by coverage"
+	$(BIN)/python tests/reliability/fuzz_all.py $(ARGS)
+
+# In a build of its own. Python itself is not instrumented, so the runtime of the sanitizer is loaded first; what
+# Python never frees is no leak of ours, and the driver without Python looks for those.
+SANITIZED := build/sanitize
+ASAN_LIBRARIES = $(shell $(CXX) -print-file-name=libasan.so):$(shell $(CXX) -print-file-name=libubsan.so):$(shell $(CXX) -print-file-name=libstdc++.so)
+sanitize: $(VENV)/.package ## the native core under address and undefined-behaviour sanitizers
+	mkdir -p build
+	cmake -S . -B $(SANITIZED) -G Ninja -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
+		-DFWCRF_SANITIZE=address,undefined -DFWCRF_DRIVER=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+		'-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1' >$(SANITIZED).log
+	cmake --build $(SANITIZED)
+	PYTHON=$(BIN)/python PRELOAD=$(ASAN_LIBRARIES) tests/reliability/sanitize.sh $(SANITIZED) $(ARGS)
+
+snapshot: $(VENV)/.package ## write tests/api_snapshot.txt anew
+	$(BIN)/python tests/api_snapshot.py
+
+wheel-test: $(VENV)/.base ## build, install and test the wheel in environments of its own
+	PYTHON=$(BIN)/python tests/reliability/wheel_test.sh $(ARGS)
 
 clean: ## remove everything the other targets made, .venv included
 	rm -rf $(VENV) build dist site demo-output experiments-output test-artefacts .hypothesis .pytest_cache .ruff_cache

@@ -135,7 +135,10 @@ template <typename T>
 void bilateral(In<T, 3> values, In<std::int64_t, 1> sizes, In<T, 1> inverse, Out<T, 3> out, int threads) {
     const std::size_t images = values.shape(0), channels = values.shape(2), axes = sizes.shape(0);
     std::size_t n = 1;
-    for (std::size_t a = 0; a < axes; ++a) n *= static_cast<std::size_t>(sizes.data()[a]);
+    for (std::size_t a = 0; a < axes; ++a) {
+        require(sizes.data()[a] >= 1, "sizes of at least 1");
+        n *= static_cast<std::size_t>(sizes.data()[a]);
+    }
     require(axes >= 1 && n >= 1 && values.shape(1) == n, "one value per point of the grid");
     require(inverse.shape(0) == axes + channels, "one bandwidth per feature");
     require(out.shape(0) == images && out.shape(1) == n && out.shape(2) == axes + channels, "output shape");

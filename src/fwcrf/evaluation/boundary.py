@@ -119,8 +119,8 @@ class BoundaryF:
         self.num_classes = num_classes
         self.ignore_index = ignore_index
         self.radius = radius
-        self.sums = torch.zeros(num_classes, dtype=torch.float64)
-        self.counts = torch.zeros(num_classes, dtype=torch.int64)
+        self.sums: Tensor = torch.zeros(num_classes, dtype=torch.float64)
+        self.counts: Tensor = torch.zeros(num_classes, dtype=torch.int64)
 
     def update(self, predicted: Tensor, truth: Tensor) -> None:
         """Count one image, ``(H, W)``."""

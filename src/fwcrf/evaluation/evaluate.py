@@ -54,10 +54,12 @@ class Scores:
         L, ignore = len(classes), classes.ignore_index
         self.classes = classes
         self.measures = measures
-        self.confusion = Confusion(L, ignore)
-        self.trimaps = {radius: Confusion(L, ignore) for radius in measures.trimaps}
-        self.boundary = BoundaryF(L, ignore, measures.boundary_radius) if measures.boundary else None
-        self.images = 0
+        self.confusion: Confusion = Confusion(L, ignore)
+        self.trimaps: dict[float, Confusion] = {radius: Confusion(L, ignore) for radius in measures.trimaps}
+        self.boundary: BoundaryF | None = (
+            BoundaryF(L, ignore, measures.boundary_radius) if measures.boundary else None
+        )
+        self.images: int = 0
 
     def update(self, predicted: Tensor, truth: Tensor) -> None:
         """Count one image: labels ``(H, W)``."""
