@@ -262,7 +262,7 @@ const brush = new Brush($("overlay"), {
 
 function theme(name) {
   document.documentElement.dataset.theme = name;
-  $("theme").setAttribute("aria-pressed", String(name === "dark"));
+  $("theme").textContent = name === "dark" ? "Light" : "Dark";
 }
 
 async function start() {
