@@ -13,6 +13,8 @@ import pytest
 from demo_pages import npy, png, served, two_halves
 from PIL import Image
 
+from fwcrf.demo.solve import warm_up
+
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, of the extra 'test'")
 
 ARTEFACTS = Path(__file__).parents[2] / "test-artefacts"
@@ -30,6 +32,7 @@ def find_browser(chromium) -> str | None:
 
 @pytest.fixture(scope="module")
 def address():
+    warm_up()  # as the program does
     with served() as address:
         yield address
 

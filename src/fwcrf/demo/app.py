@@ -48,6 +48,8 @@ PATIENCE = 20.0
 # Answers that are computed at a time; the others wait for their turn.
 AT_A_TIME = 2
 
+_LINES = "application/x-ndjson"
+_STALE = b'{"event": "stale"}\n'
 _KINDS = ("probabilities", "logits", "labels", "mask")
 # What is warned of in one thread must not be heard in another.
 _hearing = Lock()
@@ -209,7 +211,7 @@ async def _solve(request: Request) -> Response:
     try:
         first = await _work(request, partial(next, events))
     except Stale:
-        raise Refused(409, "another answer is waited for by now.") from None
+        return Response(_STALE, media_type=_LINES)
 
     async def lines() -> AsyncIterator[bytes]:
         try:
@@ -218,12 +220,12 @@ async def _solve(request: Request) -> Response:
                 yield json.dumps(event).encode() + b"\n"
                 event = await _work(request, partial(next, events, None))
         except Stale:
-            yield b'{"event": "stale"}\n'
+            yield _STALE
         finally:
             left.set()
             request.app.state.sessions.tidy()
 
-    return StreamingResponse(lines(), media_type="application/x-ndjson")
+    return StreamingResponse(lines(), media_type=_LINES)
 
 
 async def _mask(request: Request) -> Response:

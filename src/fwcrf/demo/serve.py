@@ -41,6 +41,7 @@ def serve(host: str = "127.0.0.1", port: int = 8420, *, browser: bool = True) ->
 
 
 def _listen(host: str, port: int) -> socket.socket:
+    listening = None
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, socket.SOCK_STREAM)
@@ -48,6 +49,8 @@ def _listen(host: str, port: int) -> socket.socket:
         listening.bind(address)
         listening.listen(128)
     except OSError as error:
+        if listening is not None:
+            listening.close()
         raise OSError(
             f"cannot listen on {host}, port {port}: {error.strerror or error}. Another port can be chosen: "
             "--port, 0 for any that is free."

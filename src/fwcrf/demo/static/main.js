@@ -8,8 +8,8 @@ import * as server from "./server.js";
 const $ = (id) => document.getElementById(id);
 const MOST_LABELS = PALETTE.length;
 const SOLVERS = {
-  l2fw: "Euclidean Frank-Wolfe", efw: "entropic Frank-Wolfe", mf: "mean field", fw: "vanilla Frank-Wolfe",
-  "anneal-fw": "annealed Frank-Wolfe", "tsallis-fw": "Tsallis Frank-Wolfe", "mixed-fw": "l2 + entropy",
+  l2fw: "Euclidean FW", efw: "entropic FW", mf: "mean field", fw: "vanilla FW",
+  "anneal-fw": "annealed FW", "tsallis-fw": "Tsallis FW", "mixed-fw": "l2 + entropy",
   pgd: "projected gradient", emd: "mirror descent", fista: "FISTA", admm: "ADMM",
 };
 const WITH_LAMBDA = ["l2fw", "efw", "tsallis-fw", "mixed-fw"];
@@ -262,7 +262,7 @@ const brush = new Brush($("overlay"), {
 
 function theme(name) {
   document.documentElement.dataset.theme = name;
-  $("theme").setAttribute("aria-pressed", String(name === "dark"));
+  $("theme").textContent = name === "dark" ? "Light" : "Dark";
 }
 
 async function start() {

@@ -1,6 +1,7 @@
 // Talking to the server: one session for this page, the latest question alone is waited for.
 
 let session = null;
+let waiting = null;
 
 const failed = async (answer) => new Error((await answer.json().catch(() => ({}))).error ?? `the server said ${answer.status}`);
 
@@ -16,19 +17,22 @@ export async function begin() {
   return begun.pictures;
 }
 
-export const choose = async (name) => (await ask(`/api/picture?bundled=${encodeURIComponent(name)}`, { method: "POST" })).json();
+// Sends something that makes the answer that is waited for, if any, one to an old question.
+async function change(path, body) {
+  waiting?.abort();
+  waiting = null;
+  return (await ask(path, { method: "POST", body })).json();
+}
 
-export const sendPicture = async (file) =>
-  (await ask(`/api/picture?name=${encodeURIComponent(file.name)}`, { method: "POST", body: file })).json();
+export const choose = (name) => change(`/api/picture?bundled=${encodeURIComponent(name)}`);
 
-export const sendScores = async (file, kind) =>
-  (await ask(`/api/scores?name=${encodeURIComponent(file.name)}&kind=${kind}`, { method: "POST", body: file })).json();
+export const sendPicture = (file) => change(`/api/picture?name=${encodeURIComponent(file.name)}`, file);
+
+export const sendScores = (file, kind) => change(`/api/scores?name=${encodeURIComponent(file.name)}&kind=${kind}`, file);
 
 export const picture = async () => createImageBitmap(await (await ask("/api/picture")).blob());
 
 export const download = async (path) => (await ask(path)).blob();
-
-let waiting = null;
 
 // Calls `take` with each event of the answer; an answer that is overtaken by the next question ends silently.
 export async function solve(question, take) {
@@ -46,7 +50,10 @@ export async function solve(question, take) {
       const lines = (rest + value).split("\n");
       rest = lines.pop();
       if (mine !== waiting) return false;
-      for (const line of lines) take(JSON.parse(line));
+      for (const event of lines.map((line) => JSON.parse(line))) {
+        if (event.event === "stale") return false;
+        take(event);
+      }
     }
   } catch (error) {
     if (mine !== waiting || error.name === "AbortError") return false;

@@ -1,0 +1,60 @@
+"""The program ``fwcrf demo``, up to where the server takes over."""
+
+import socket
+import webbrowser
+
+import pytest
+import uvicorn
+
+from fwcrf.demo import solve
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """The addresses that were listened on, and those that were opened."""
+    listening, opened = [], []
+
+    def run(self, sockets):
+        listening.extend(sock.getsockname() for sock in sockets)
+        for sock in sockets:
+            sock.close()
+
+    monkeypatch.setattr(uvicorn.Server, "run", run)
+    monkeypatch.setattr(webbrowser, "open", opened.append)
+    monkeypatch.setattr(solve, "warm_up", lambda: None)
+    return listening, opened
+
+
+def test_this_machine_alone_by_default(started, fwcrf_command):
+    status, out, err = fwcrf_command("demo", "--port", 0, "--no-browser")
+    listening, opened = started
+    assert (status, out) == (0, "")
+    assert listening[0][0] == "127.0.0.1"
+    assert err == f"fwcrf: the demo is at http://127.0.0.1:{listening[0][1]}/ (Ctrl-C ends it)\n"
+    assert opened == []
+
+
+def test_a_browser_is_opened(started, fwcrf_command):
+    assert fwcrf_command("demo", "--port", 0)[0] == 0
+    listening, opened = started
+    assert opened == [f"http://127.0.0.1:{listening[0][1]}/"]
+
+
+def test_other_machines_are_let_in_with_a_warning(started, fwcrf_command):
+    status, _, err = fwcrf_command("demo", "--port", 0, "--no-browser", "--host", "0.0.0.0")
+    assert status == 0
+    assert "warning: listening on 0.0.0.0: whoever reaches this machine" in err
+    assert started[0][0][0] == "0.0.0.0"
+
+
+def test_a_port_that_is_taken(fwcrf_command):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        status, _, err = fwcrf_command("demo", "--no-browser", "--port", taken.getsockname()[1])
+    assert status == 1
+    assert "cannot listen on 127.0.0.1" in err and "--port" in err
+
+
+def test_warming_up_works():
+    solve.warm_up()
