@@ -222,6 +222,15 @@ def test_graphs_without_edges(name):
     assert float(found.bound) == pytest.approx(0.0)
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", range(3))
+def test_descent_never_ends_above_the_most_likely_labels(name, seed):
+    mrf = random_graph(seed, 10, 3).mrf
+    for steps in (0, 3):
+        nearest, bcd = (float(mrf.solve(name, steps, rounding).energy) for rounding in ("nearest", "bcd"))
+        assert bcd <= nearest + 1e-9
+
+
 def test_rounding_by_descent_and_restarts():
     graph = random_graph(12, 10, 2)
     least = truth(graph).least

@@ -15,10 +15,10 @@ from fwcrf.graphs import SparseMRF
 
 # Steps and settings; those of the local polytope solve a linear program in each step.
 SOLVERS: dict[str, tuple[int, dict[str, Any]]] = {
-    "lp-meshi": (1000, {"weight": 10.0}),
-    "lp-bethe": (30, {}),
-    "lp-trw": (30, {}),
-    "lp-rho": (30, {}),
+    "lp-meshi": (500, {}),
+    "lp-bethe": (20, {}),
+    "lp-trw": (20, {}),
+    "lp-rho": (20, {}),
 }
 # With more labels than that, such a program has a quarter of a million variables and takes minutes.
 FEW_LABELS = 5
