@@ -67,8 +67,8 @@ def run(names: list[str] | None = None) -> dict[str, object]:
     rows = [
         [
             f"{name}, {solver}",
-            f"{abs(r['nearest']):.3f} ({abs(r['bcd']):.3f})",  # no labels are below the best but by rounding
-            f"{r['bound']:.3f}",
+            f"{_percent(r['nearest'])} ({_percent(r['bcd'])})",
+            _percent(r["bound"]),
             f"{r['seconds']:.1f}",
         ]
         for name, by_solver in results.items()
@@ -76,3 +76,7 @@ def run(names: list[str] | None = None) -> dict[str, object]:
     ]
     print(table(["", "labels", "bound", "seconds"], rows))
     return {"percent": results}
+
+
+def _percent(value: float) -> str:
+    return f"{round(value, 3) + 0.0:.3f}"  # not -0.000
