@@ -16,10 +16,10 @@ from fwcrf.graphs import SparseMRF
 
 # Steps and settings; those of the local polytope solve a linear program in each step.
 SOLVERS: dict[str, tuple[int, dict[str, Any]]] = {
-    "lp-meshi": (1000, {"weight": 10.0}),
-    "lp-bethe": (30, {}),
-    "lp-trw": (30, {}),
-    "lp-rho": (30, {}),
+    "lp-meshi": (500, {}),
+    "lp-bethe": (20, {}),
+    "lp-trw": (20, {}),
+    "lp-rho": (20, {}),
 }
 # With more labels than that, such a program has a quarter of a million variables and takes minutes.
 FEW_LABELS = 5
@@ -68,8 +68,8 @@ def run(plan: Plan, names: list[str] | None = None) -> dict[str, object]:
     rows = [
         [
             f"{name}, {solver}",
-            f"{r['nearest']:.3f} ({r['bcd']:.3f})",
-            f"{r['bound']:.3f}",
+            f"{_percent(r['nearest'])} ({_percent(r['bcd'])})",
+            _percent(r["bound"]),
             f"{r['seconds']:.1f}",
         ]
         for name, by_solver in results.items()
@@ -77,3 +77,7 @@ def run(plan: Plan, names: list[str] | None = None) -> dict[str, object]:
     ]
     print(table(["", "labels", "bound", "seconds"], rows))
     return {"percent": results}
+
+
+def _percent(value: float) -> str:
+    return f"{round(value, 3) + 0.0:.3f}"  # not -0.000

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from fwcrf import rounding as roundings
 from fwcrf.energy import Energy
@@ -50,6 +51,7 @@ def solve(
     """Steps of a solver on the relaxation of a model; ``x0`` and what ``callback`` sees are rows of nodes."""
     E = model.energy()
     R = relax(model.unary, model.edges, model.tables())
+    rounding = partial(_better, rounding)
 
     def round_rows(_: Energy, x: Tensor) -> Tensor:
         return R.rows(rounding(E, R.nodes(x).to(model.unary.dtype)))
@@ -78,6 +80,17 @@ def solve(
         R,
         x,
     )
+
+
+def _better(rounding: roundings.Rounding, E: Energy, x: Tensor) -> Tensor:
+    """Rounded from x, or from the most likely labels: the lower one.
+
+    A relaxation's x may be close to the best labels while its energy as probabilities of nodes that are
+    independent is not; where x is undecided it is the other way round.
+    """
+    likely = roundings.nearest(x)
+    first, second = rounding(E, x), rounding(E, one_hot(likely, x.shape[-1]).to(x))
+    return torch.where((E.of_labels(second) < E.of_labels(first)).unsqueeze(-1), second, first)
 
 
 def _rows(x0: Tensor, R: Relaxation) -> Tensor:

@@ -51,7 +51,7 @@ class LocalConsistency(LinearSolver):
     it, and then every node. The messages weight A x give a lower bound on the linear program at any time.
     """
 
-    weight: float = 1.0
+    weight: float = 10.0
 
     def __post_init__(self) -> None:
         _check_weight(self.weight)
