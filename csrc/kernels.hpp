@@ -96,17 +96,30 @@ template <typename T> struct Term {
     const T* matrix;                 // (channels, channels), or null for Potts
 };
 
-// out = unary + sum of the terms, applied to x: one pass over x to gather it, one to answer.
+// What becomes of y = P x + u, row by row: x + step (p - x) with p the map of scale y + keep x; or a derivative at p
+// times scale y, for which p is `other`.
+enum class Map : int { none, softmax, project, vertex, softmax_derivative, project_derivative };
+template <typename T> struct Move {
+    Map map;
+    T scale, keep, step;
+};
+
+// out = unary + sum of the terms, applied to x: one pass over x to gather it, one to answer. With moves, so many
+// times in a row, each starting where the last one ended.
 constexpr int kMaxTerms = 8;
 template <typename T> struct FusedArgs {
     const T* x;                      // (n, channels)
     const T* unary;                  // (n, channels) or null
-    T* out;                          // (n, channels)
     std::int64_t n, channels;
     int terms;
     const Term<T>* term;
-    // With y_c = (K_c + diag) x: the derivative of <other, out> in each Potts weight, or in each matrix.
-    const T* other;                  // (n, channels) or null
+    int steps;
+    const Move<T>* move;             // (steps)
+    T* const* out;                   // (steps) arrays (n, channels), which may all be the same, or x
+    const T* const* other;           // (steps) arrays (n, channels), or null
+    T* sum;                          // (n, channels) or null: what all steps but the last add up to
+    // With y_c = (K_c + diag) x: the derivative of <other, out> in each Potts weight, or in each matrix, of all
+    // steps together; or null.
     double* slopes;                  // (terms, channels, channels); of Potts only the first is filled
     int threads;
 };

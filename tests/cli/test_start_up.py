@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-COMMANDS = ["refine", "batch", "tune", "map", "train", "eval"]
+COMMANDS = ["refine", "batch", "tune", "map", "train", "eval", "bench", "demo"]
 
 
 def run(code, *arguments):
@@ -22,7 +22,7 @@ def test_help_imports_nothing_heavy(arguments):
     )
     done = run(code, *arguments)
     assert done.returncode == 0, done.stderr
-    assert "Usage: " in done.stdout
+    assert "usage: " in done.stdout.lower()
     assert done.stdout.endswith("imported: set()\n")
 
 
@@ -57,7 +57,7 @@ def test_without_typer():
 def test_every_command_is_listed(fwcrf_command):
     status, out, _ = fwcrf_command("--help")
     assert status == 0
-    for name in [*COMMANDS, "bench"]:
+    for name in COMMANDS:
         assert f"\n  {name} " in out
 
 

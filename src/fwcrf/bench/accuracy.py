@@ -19,6 +19,7 @@ from torch import Tensor
 
 from fwcrf.bench import peer, pictures
 from fwcrf.bench.report import table
+from fwcrf.bench.timing import Plan
 from fwcrf.features import bilateral, pixels, positions
 from fwcrf.kernels import Exact, Lattice, Operator, Separable, calibration
 from fwcrf.kernels.gaussians import gaussian
@@ -188,7 +189,7 @@ def agreement(features: Tensor, x: Tensor) -> list[float]:
 Results = dict[str, dict[str, dict[str, dict[str, Errors]]]]  # setting, kernel, method, picture
 
 
-def run() -> dict[str, object]:
+def run(plan: Plan) -> dict[str, object]:
     """Measure, print, and return everything."""
     results: Results = {}
     agreements: dict[str, list[float]] = {}

@@ -20,6 +20,7 @@ from torch.nn.functional import conv_transpose2d, interpolate
 
 from fwcrf.bench.pictures import data
 from fwcrf.bench.report import table
+from fwcrf.bench.timing import Plan
 from fwcrf.energy import Energy, unary_from_logits
 from fwcrf.kernels import Bilateral, Spatial
 from fwcrf.pairwise import of_image
@@ -233,7 +234,7 @@ def tables(results: Results) -> None:
         print(table(["applications", *PAPER], rows))
 
 
-def run() -> dict[str, object]:
+def run(plan: Plan) -> dict[str, object]:
     """Measure, print, and return everything."""
     if not (data() / "voc2012/val/logits_deeplabv3").exists():
         print(f"\nleft out: no data in {data()}; set FWCRF_DATA to the folder with voc2012, camvid, examples")

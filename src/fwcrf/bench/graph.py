@@ -14,6 +14,7 @@ from torch import Tensor
 from fwcrf import solvers
 from fwcrf.bench import report
 from fwcrf.bench.report import table
+from fwcrf.bench.timing import Plan
 from fwcrf.graphs import SparseMRF, grid
 from fwcrf.simplex import softmax
 
@@ -62,8 +63,9 @@ def measure(rounds: int, side: int, labels: int, steps: int) -> dict[str, float]
     return {name: min(each) for name, each in times.items()}
 
 
-def run(rounds: int = 5, threads: int = THREADS) -> dict[str, object]:
+def run(plan: Plan, threads: int = THREADS) -> dict[str, object]:
     """Measure, print, and return everything."""
+    rounds = plan.least(5).rounds
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(threads)

@@ -22,9 +22,11 @@ import torch
 from torch import Tensor
 
 from fwcrf import DenseCRF
-from fwcrf.bench import peer, pictures
+from fwcrf.bench import peer, peers, pictures
 from fwcrf.bench.memory import extra
-from fwcrf.bench.report import table
+from fwcrf.bench.report import print_rows, table
+from fwcrf.bench.rows import Compared, Row, assemble, spreads
+from fwcrf.bench.timing import Case, Plan, Times, measure
 
 LABELS, STEPS = 21, 5
 BATCHES = (1, 4)
@@ -65,92 +67,79 @@ def prepared(setting: str, image: np.ndarray, batch: int) -> Callable[[], tuple[
     return work
 
 
-def peer_inference(image: np.ndarray) -> Callable[[], object]:
-    energies = peer.unary(image, LABELS)
+class Passes:
+    """The work of a case, which notes how long each pass took."""
 
-    def work() -> object:
-        model = peer.model(image, energies, 0, 80, 13)
-        model.addPairwiseGaussian(sxy=3, compat=1)
-        model.addPairwiseBilateral(sxy=80, srgb=13, rgbim=image, compat=1)
-        return model.inference(STEPS)
+    def __init__(self, setting: str, image: np.ndarray, batch: int) -> None:
+        self.passes = prepared(setting, image, batch)
+        self.times: list[tuple[float, float]] = []
 
-    return work
-
-
-def measure(image: np.ndarray, rounds: int) -> dict[str, dict[str, float]]:
-    """Least milliseconds of each case: forward, backward, and both per image."""
-    cases = {(s, b): prepared(s, image, b) for s in SETTINGS for b in BATCHES if b == 1 or s in ALWAYS}
-    unit = peer_inference(image) if peer.dcrf else None
-    forward: dict[tuple[str, int], list[float]] = {case: [] for case in cases}
-    backward: dict[tuple[str, int], list[float]] = {case: [] for case in cases}
-    inference = []
-    for turn in range(rounds + 1):
-        if unit is not None:
-            start = perf_counter()
-            unit()
-            inference.append(1000 * (perf_counter() - start))
-        for case, work in cases.items():
-            times = work()
-            if turn:  # the first round fills caches and starts threads
-                forward[case].append(1000 * times[0])
-                backward[case].append(1000 * times[1])
-    results = {
-        f"{name}, batch {batch}": {
-            "forward": min(forward[name, batch]),
-            "backward": min(backward[name, batch]),
-            "per image": (min(forward[name, batch]) + min(backward[name, batch])) / batch,
-        }
-        for name, batch in cases
-    }
-    if inference:
-        results["pydensecrf"] = {"per image": min(inference[1:])}
-    return results
+    def __call__(self) -> None:
+        self.times.append(self.passes())
 
 
-def run(rounds: int = 5, threads: tuple[int, ...] = (1, 2)) -> dict[str, object]:
+def measured(picture: str, plan: Plan) -> tuple[Times, dict[tuple[str, int], dict[str, float]]]:
+    """Seconds of all cases, per image; and of each pass apart, the least in milliseconds."""
+    image = pictures.named(picture)
+    names = [(s, b) for s in SETTINGS for b in BATCHES if (b == 1 and not plan.quick) or s in ALWAYS]
+    works = {(s, b, t): Passes(s, image, b) for s, b in names for t in plan.threads}
+    cases = [Case(f"{s}, batch {b}", lambda w=w: w, picture, t) for (s, b, t), w in works.items()]
+    if peer.dcrf:
+        unit = peers.available()["pydensecrf"].inference(image, peer.unary(image, LABELS), STEPS)
+        cases.append(Case("pydensecrf", lambda: unit, picture))
+    times = measure(cases, plan.rounds)
+    apart = {}
+    for (s, b, t), work in works.items():
+        forward, backward = zip(*work.times[1:], strict=True)
+        apart[f"{s}, batch {b}", t] = {"forward": 1e3 * min(forward), "backward": 1e3 * min(backward)}
+        times[picture, f"{s}, batch {b}", t] = [value / b for value in times[picture, f"{s}, batch {b}", t]]
+    return times, apart
+
+
+def run(plan: Plan) -> dict[str, object]:
     """Measure, print, and return everything."""
-    rounds = min(rounds, 5)
-    images = {name: pictures.named(name) for name in pictures.names()}
-    before = torch.get_num_threads()
-    results: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
-    try:
-        for count in threads:
-            torch.set_num_threads(count)
-            results[str(count)] = {name: measure(image, rounds) for name, image in images.items()}
-            print(f"\n### Layer, {STEPS} steps, {LABELS} labels, threads: {count}, least of {rounds}\n")
-            print(_times(results[str(count)], count))
-    finally:
-        torch.set_num_threads(before)
-    memory = {s: held(s, next(iter(images)), max(threads)) / 1e6 for s in SETTINGS}
-    print("\n### Peak extra memory of forward and backward, one image, MB\n")
-    print(table(["", "MB"], [[name, f"{value:.0f}"] for name, value in memory.items()]))
-    return {"milliseconds": results, "megabytes": memory}
+    plan = plan.least(2 if plan.quick else 5)
+    times: Times = {}
+    passes: dict[str, dict[tuple[str, int], dict[str, float]]] = {}
+    for name in pictures.names(1 if plan.quick else None):
+        found, passes[name] = measured(name, plan)
+        times |= found
+    cases = list(dict.fromkeys(case for _, case, _ in times if case != "pydensecrf"))
+    unit = "pydensecrf, inference only"
+    wanted = [Compared(f"layer, forward and backward per image, {c}", c, {unit: "pydensecrf"}) for c in cases]
+    rows = assemble(spreads(times), wanted, plan.threads)
+    print_rows(f"Layer, {STEPS} steps, {LABELS} labels", rows)
+    print(f"\n### In pydensecrf inferences, crfasrnn_pytorch taking {STAND_IN:g} of them (a stand-in)\n")
+    head = ["setting", "threads", "forward, ms", "backward, ms", "backward / forward", "speed-up", "target"]
+    print(table(head, _passes(rows, passes, unit)))
+    held_ = {} if plan.quick else {s: held(s, pictures.names()[0], max(plan.threads)) / 1e6 for s in SETTINGS}
+    if held_:
+        print("\n### Peak extra memory of forward and backward, one image, MB\n")
+        print(table(["", "MB"], [[name, f"{value:.0f}"] for name, value in held_.items()]))
+    return {"rows": rows, "passes": _plain(passes), "megabytes": held_}
+
+
+def _passes(rows: list[Row], passes: dict, unit: str) -> list[list[str]]:
+    lines = []
+    for row in rows:
+        case = row.what.split("per image, ")[1]
+        each = [by_case[case, row.threads] for by_case in passes.values()]
+        forward, backward = (statistics.median(e[key] for e in each) for key in ("forward", "backward"))
+        speedup = f"{STAND_IN * row.ratio(unit).min:.1f}" if row.theirs else ""
+        target = f"{TARGETS[row.threads]:g}" if row.threads in TARGETS else ""
+        lines.append([case, str(row.threads), f"{forward:.0f}", f"{backward:.0f}",
+                      f"{backward / forward:.2f}", speedup, target])  # fmt: skip
+    return lines
+
+
+def _plain(passes: dict) -> dict[str, dict[str, dict[str, float]]]:
+    return {name: {f"{c}; {t}": v for (c, t), v in each.items()} for name, each in passes.items()}
 
 
 def held(setting: str, picture: str, threads: int) -> int:
     """Peak extra bytes, in a fresh process."""
     command = [sys.executable, "-m", "fwcrf.bench.layer", setting, picture, str(threads)]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
-
-
-def _times(by_picture: dict[str, dict[str, dict[str, float]]], threads: int) -> str:
-    """Medians over the pictures."""
-    rows = []
-    for case in next(iter(by_picture.values())):
-        if case == "pydensecrf":
-            continue
-        each = [results[case] for results in by_picture.values()]
-        columns = ("forward", "backward", "per image")
-        middle = [f"{statistics.median(e[key] for e in each):.0f}" for key in columns]
-        share = f"{statistics.median(e['backward'] / e['forward'] for e in each):.2f}"
-        units = speedup = ""
-        if peer.dcrf:
-            ratios = [r["pydensecrf"]["per image"] / r[case]["per image"] for r in by_picture.values()]
-            units = f"{1 / statistics.median(ratios):.2f}"
-            speedup = f"{STAND_IN * statistics.median(ratios):.1f}"
-        rows.append([case, *middle, share, units, speedup, TARGETS.get(threads, "")])
-    head = ["setting", "forward", "backward", "both, per image", "backward / forward"]
-    return table([*head, "in pydensecrf inferences", "over crfasrnn_pytorch (stand-in)", "target"], rows)
 
 
 def main() -> None:

@@ -1,8 +1,7 @@
-"""Peak memory of building a bilateral kernel and applying it five times, beside pydensecrf.
+"""Peak memory of a whole inference of five steps, beside other libraries.
 
 Each figure comes from a process of its own: what it holds after imports, inputs and a small rehearsal
-(which loads code and starts threads) is subtracted from the most it holds afterwards. pydensecrf does a
-whole ``inference(5)``, since it has no call for a filter.
+(which loads code and starts threads) is subtracted from the most it holds afterwards.
 """
 
 from __future__ import annotations
@@ -18,37 +17,25 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fwcrf.bench import peer, pictures
-from fwcrf.bench.report import table
-from fwcrf.kernels import Bilateral
+from fwcrf.bench import peer, peers, pictures
+from fwcrf.bench.report import print_rows
+from fwcrf.bench.rows import Compared, assemble
+from fwcrf.bench.timing import Plan, Spread, Work
 
-CHANNELS = 21
-XY, COLOR = 80.0, 13.0
-APPLICATIONS = 5
-
-
-def ours(image: np.ndarray, x: torch.Tensor) -> None:
-    K = Bilateral(XY, COLOR).operator(image).without_self_edges()
-    for _ in range(APPLICATIONS):
-        K(x)
+LABELS = 21
+STEPS = 5
 
 
-def theirs(image: np.ndarray, unary: np.ndarray) -> None:
-    peer.model(image, unary, 1, XY, COLOR).inference(APPLICATIONS)
-
-
-def prepared(who: str, image: np.ndarray, channels: int):
+def prepared(who: str, image: np.ndarray, labels: int) -> Work:
     """The work on an image, with its inputs already there."""
-    unary = peer.unary(image, channels)
-    if who == "pydensecrf":
-        return lambda: theirs(image, unary)
-    x = torch.from_numpy(np.ascontiguousarray(unary.T))
-    return lambda: ours(image, x)
+    unary = peer.unary(image, labels)
+    inference = peers.ours if who == "fwcrf" else peers.available()[who].inference
+    return inference(image, unary, STEPS)
 
 
-def growth(who: str, image: np.ndarray, channels: int) -> int:
+def growth(who: str, image: np.ndarray, labels: int) -> int:
     """Bytes by which the peak of this process exceeds what it holds before the work."""
-    return extra(lambda i: prepared(who, i, channels), image)
+    return extra(lambda i: prepared(who, i, labels), image)
 
 
 def extra(prepare: Callable[[np.ndarray], Callable[[], object]], image: np.ndarray) -> int:
@@ -61,27 +48,33 @@ def extra(prepare: Callable[[np.ndarray], Callable[[], object]], image: np.ndarr
     return _peak() - before
 
 
-def measure(who: str, picture: str, width: int, height: int, channels: int, threads: int) -> int:
+def measure(who: str, picture: str, width: int, height: int, labels: int, threads: int) -> int:
     """``growth`` in a fresh process, in bytes."""
-    arguments = [who, picture, width, height, channels, threads]
+    arguments = [who, picture, width, height, labels, threads]
     command = [sys.executable, "-m", "fwcrf.bench.memory", *map(str, arguments)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return json.loads(done.stdout)
 
 
-def run() -> dict[str, object]:
+def run(plan: Plan) -> dict[str, object]:
     """Measure, print, and return everything."""
-    size = (pictures.WIDTH, pictures.HEIGHT, CHANNELS)
-    results: dict[str, dict[str, float]] = {}
-    for name in pictures.names():
-        row = {f"fwcrf, {t} thread{'s' * (t > 1)}": measure("fwcrf", name, *size, t) / 1e6 for t in (1, 2)}
-        if peer.dcrf:
-            row["pydensecrf"] = measure("pydensecrf", name, *size, 1) / 1e6
-        results[name] = row
-    print(f"\n### Peak extra memory in MB, {APPLICATIONS} applications, 500 x 375, {CHANNELS} channels\n")
-    head = list(next(iter(results.values())))
-    print(table(["picture", *head], [[n, *(f"{row[h]:.0f}" for h in head)] for n, row in results.items()]))
-    return {"megabytes": results}
+    size = (pictures.WIDTH, pictures.HEIGHT, LABELS)
+    names = pictures.names(1 if plan.quick else None)
+    found: dict[tuple[str, str, int | None], Spread] = {}
+    everyone = {"fwcrf": plan.threads} | {
+        who: plan.threads if each.threads else (None,) for who, each in peers.available().items()
+    }
+    for who, counts in everyone.items():
+        # Those that take seconds are looked at on one picture.
+        for name in names if who in ("fwcrf", "pydensecrf") else names[:1]:
+            for count in counts:
+                megabytes = measure(who, name, *size, count or 1) / 1e6
+                found[name, who, count] = Spread(megabytes, megabytes)
+    what = f"peak extra memory, {STEPS} steps of mf, 500 x 375, {LABELS} labels"
+    wanted = [Compared(what, "fwcrf", {who: who for who in everyone if who != "fwcrf"}, {1: 1.0, 2: 1.0})]
+    rows = assemble(found, wanted, plan.threads, "MB")
+    print_rows("Memory", rows)
+    return {"rows": rows}
 
 
 def _held() -> int:
@@ -101,14 +94,14 @@ def _peak() -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="One measurement, in bytes; run by the others.")
-    parser.add_argument("who", choices=["fwcrf", "pydensecrf"])
+    parser.add_argument("who", choices=["fwcrf", *peers.available()])
     parser.add_argument("picture")
-    for name in ("width", "height", "channels", "threads"):
+    for name in ("width", "height", "labels", "threads"):
         parser.add_argument(name, type=int)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     image = pictures.named(given.picture, given.width, given.height)
-    print(json.dumps(growth(given.who, image, given.channels)))
+    print(json.dumps(growth(given.who, image, given.labels)))
 
 
 if __name__ == "__main__":

@@ -6,15 +6,13 @@ well ahead in most places and a rival along the borders between regions, as a ne
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Callable
-from time import perf_counter
-
 import torch
 from torch import Tensor
 
-from fwcrf.bench import pictures, report
-from fwcrf.bench.report import table
+from fwcrf.bench import pictures
+from fwcrf.bench.report import print_rows
+from fwcrf.bench.rows import Compared, assemble, spreads
+from fwcrf.bench.timing import Case, Plan, Work, measure
 from fwcrf.kernels import Bilateral
 from fwcrf.simplex import project_onto_simplex, softmax
 
@@ -24,20 +22,17 @@ except ImportError:
     sparsemax = None
 
 HEIGHT, WIDTH, LABELS = 375, 500, 21
-TARGETS = {"1": 20.0, "2": 35.0}
+TARGETS = {1: 20.0, 2: 35.0}
 
-Times = dict[str, dict[str, float]]  # case, statistic
-
-# What is compared: name, ours, the other's, and whether the projection's target holds for it.
-RATIOS = [
-    *((f"projection, {kind}: sparsemax", f"projection, {kind}", f"sparsemax, {kind}", True)
+COMPARED = [
+    *(Compared(f"projection onto the simplex, {kind} scores", f"projection, {kind}",
+               {"entmax.sparsemax": f"sparsemax, {kind}"}, TARGETS)
       for kind in ("flat", "peaked", "classifier")),
-    *((f"softmax, {kind}: torch", f"softmax, {kind}", f"torch.softmax, {kind}", False)
+    *(Compared(f"softmax, {kind} scores", f"softmax, {kind}", {"torch.softmax": f"torch.softmax, {kind}"})
       for kind in ("flat", "classifier")),
-    ("projection, flat: one lattice filter", "projection, flat", "filter", False),
-    ("softmax, flat: one lattice filter", "softmax, flat", "filter", False),
-    ("projection, flat: a copy", "projection, flat", "copy", False),
-    ("softmax, flat: a copy", "softmax, flat", "copy", False),
+    *(Compared(f"{oracle}, flat scores", f"{oracle}, flat",
+               {"one lattice filter": "filter", "a copy": "copy"})
+      for oracle in ("projection", "softmax")),
 ]  # fmt: skip
 
 
@@ -51,12 +46,12 @@ def scores() -> dict[str, Tensor]:
     return {"flat": flat, "peaked": 5 * flat, "classifier": (12 * smooth.T + 0.5 * flat).contiguous()}
 
 
-def cases() -> dict[str, Callable[[], object]]:
+def cases() -> dict[str, Work]:
     arrays = scores()
     target = torch.empty_like(arrays["flat"])
     K = Bilateral(80.0, 13.0).operator(pictures.named(pictures.names()[0])).without_self_edges()
     x = torch.rand(K.n, LABELS)
-    timed: dict[str, Callable[[], object]] = {
+    timed: dict[str, Work] = {
         "copy": lambda: target.copy_(arrays["flat"]),
         "filter": lambda: K(x),
     }
@@ -69,51 +64,12 @@ def cases() -> dict[str, Callable[[], object]]:
     return timed
 
 
-def measure(rounds: int) -> Times:
-    """Minimum and median of each case in milliseconds; the cases take turns."""
-    timed = cases()
-    times: dict[str, list[float]] = {name: [] for name in timed}
-    for turn in range(rounds + 1):
-        for name, work in timed.items():
-            start = perf_counter()
-            result = work()
-            taken = (perf_counter() - start) * 1000
-            del result
-            if turn:  # the first round fills caches and starts threads
-                times[name].append(taken)
-    return {name: {"min": min(t), "median": statistics.median(t)} for name, t in times.items()}
-
-
-def run(rounds: int = 15, threads: tuple[int, ...] = (1, 2)) -> dict[str, object]:
+def run(plan: Plan) -> dict[str, object]:
     """Measure, print, and return everything."""
-    before = torch.get_num_threads()
-    results: dict[str, Times] = {}
-    try:
-        for count in threads:
-            torch.set_num_threads(count)
-            results[str(count)] = measure(rounds)
-    finally:
-        torch.set_num_threads(before)
-    print(f"\n### {HEIGHT * WIDTH} x {LABELS}, milliseconds, least (median) of {rounds} rounds\n")
-    names = list(next(iter(results.values())))
-    rows = [
-        [name, *(f"{times[name]['min']:.2f} ({times[name]['median']:.2f})" for times in results.values())]
-        for name in names
+    works = [
+        Case(name, lambda w=work: w, "", count) for name, work in cases().items() for count in plan.threads
     ]
-    print(table(["", *(f"threads: {count}" for count in results)], rows))
-    print("\n### The other's time over ours, of minima (of medians)\n")
-    rows = [
-        [
-            label,
-            *(cell for count, times in results.items() for cell in _ratio(times, ours, theirs, count, aim)),
-        ]
-        for label, ours, theirs, aim in RATIOS
-        if theirs in names
-    ]
-    print(table(["", *(cell for count in results for cell in (f"threads: {count}", "target"))], rows))
-    return {"milliseconds": results, "cores at hand": report.cores_at_hand()}
-
-
-def _ratio(times: Times, ours: str, theirs: str, count: str, aim: bool) -> tuple[str, str]:
-    least, middle = (times[theirs][key] / times[ours][key] for key in ("min", "median"))
-    return f"{least:.2f} ({middle:.2f})", f"{TARGETS[count]:g}" if aim and count in TARGETS else ""
+    found = spreads(measure(works, plan.rounds))
+    rows = assemble(found, COMPARED, plan.threads)
+    print_rows(f"Oracles, {HEIGHT * WIDTH} x {LABELS}", rows)
+    return {"rows": rows}

@@ -29,15 +29,15 @@ def crop(image: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(image[top : top + 72, left : left + 96])
 
 
-def names() -> list[str]:
-    """A smooth photograph and five ordinary ones: of PASCAL VOC, or else of scikit-image.
+def names(most: int | None = None) -> list[str]:
+    """A smooth photograph and five ordinary ones: of PASCAL VOC, or else of scikit-image; or the first few.
 
     A smooth one touches few lattice cells and flatters every lattice. Those of scikit-image have to be
     resized, which smooths them too.
     """
     sized = (path for path in sorted(_voc().glob("*.jpg")) if _size(path) == (WIDTH, HEIGHT))
     ordinary = [path.stem for path, _ in zip(sized, range(5), strict=False)]
-    return ["chelsea", *(ordinary if len(ordinary) == 5 else _OTHERS)]
+    return ["chelsea", *(ordinary if len(ordinary) == 5 else _OTHERS)][:most]
 
 
 def named(name: str, width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
@@ -47,6 +47,35 @@ def named(name: str, width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
         return resized(photograph(name), width, height)
     with Image.open(path) as opened:
         return resized(np.asarray(opened.convert("RGB")), width, height)
+
+
+def volume(side: int) -> np.ndarray:
+    """Grey balls in noise, ``(side, side, side)`` of float32 within 0..255: a stand-in for a scan."""
+    generator = np.random.default_rng(0)
+    z, y, x = np.meshgrid(*[np.linspace(0, 1, side, dtype=np.float32)] * 3, indexing="ij")
+    grey = np.full(x.shape, 40, np.float32)
+    for _ in range(12):
+        cz, cy, cx, radius = [*generator.uniform(0.15, 0.85, 3), generator.uniform(0.08, 0.25)]
+        inside = (z - cz) ** 2 + (y - cy) ** 2 + (x - cx) ** 2 < radius**2
+        grey[inside] = generator.uniform(70, 230)
+    return np.clip(grey + generator.normal(0, 6, grey.shape), 0, 255).astype(np.float32)
+
+
+def scores(image: np.ndarray, labels: int) -> np.ndarray:
+    """Logits of an imaginary network, ``(labels, height, width)``.
+
+    By nearness to some of the image's colours, found on a coarse grid, which blurs borders, and in noise.
+    """
+    generator = np.random.default_rng(0)
+    height, width = image.shape[:2]
+    coarse = resized(image, max(2, width // 8), max(2, height // 8)).astype(np.float32)
+    colours = coarse.reshape(-1, 3)
+    centres = colours[generator.choice(len(colours), labels, replace=len(colours) < labels)]
+    near = -np.square(coarse[None] - centres[:, None, None]).sum(-1) / (2 * 40.0**2)
+    near = near - near.max(0) + generator.normal(0, 1.0, near.shape)
+    grids = [Image.fromarray(layer.astype(np.float32)).resize((width, height), Image.Resampling.BILINEAR)
+             for layer in near]  # fmt: skip
+    return np.stack([np.asarray(grid) for grid in grids])
 
 
 def data() -> Path:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from time import perf_counter, process_time
@@ -15,6 +16,8 @@ import torch
 import fwcrf
 from fwcrf import _core
 from fwcrf.bench import peer
+from fwcrf.bench.rows import Row
+from fwcrf.bench.timing import Spread
 
 RESULTS = Path("bench-results")
 
@@ -48,7 +51,7 @@ def machine() -> dict[str, str]:
 
 
 def cores_at_hand() -> float:
-    """How many cores torch's threads get at this moment: fewer than it asks for on a shared machine."""
+    """How many cores torch's threads get at this moment: fewer than they ask for on a shared machine."""
     matrix = torch.ones(700, 700)
     used, passed = process_time(), perf_counter()
     for _ in range(5):
@@ -56,14 +59,44 @@ def cores_at_hand() -> float:
     return (process_time() - used) / (perf_counter() - passed)
 
 
+def print_rows(title: str, rows: Sequence[Row]) -> None:
+    """Least figures (medians), over pictures their median, and ratios, theirs over ours."""
+    print(f"\n### {title}: least (median); the last ratio is theirs over ours, median of pictures\n")
+    lines = []
+    for row in rows:
+        own = [row.what, row.threads, f"{_middle(row.ours)} {row.unit}"]
+        target = "" if row.target is None else f"{row.target:g}"
+        if not row.theirs:
+            lines.append([*own, "", "", "", ""])
+        for place, who in enumerate(row.theirs):
+            ratio = row.ratio(who)
+            figures = f"{ratio.min:.2f} ({ratio.median:.2f})"
+            lines.append([*own, who, _middle(row.theirs[who]), figures, target if place == 0 else ""])
+    print(table(["", "threads", "fwcrf", "other", "theirs", "ratio", "target"], lines))
+
+
+def _middle(by_picture: Mapping[str, Spread]) -> str:
+    least = statistics.median(spread.min for spread in by_picture.values())
+    middle = statistics.median(spread.median for spread in by_picture.values())
+    digits = 1 if least < 100 else 0
+    return f"{least:.{digits}f} ({middle:.{digits}f})"
+
+
 def save(name: str, results: object) -> Path:
     """``bench-results/<name>.json``, written whole or not at all."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     partial = path.with_suffix(f".{os.getpid()}.part")
-    partial.write_text(json.dumps({"machine": machine(), "results": results}, indent=1) + "\n")
+    everything = {"machine": machine(), "results": results}
+    partial.write_text(json.dumps(everything, indent=1, default=_plain) + "\n")
     os.replace(partial, path)
     return path
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Row):
+        return value.json()
+    raise TypeError(f"{type(value).__name__} has no place in a report; expected rows, numbers and words.")
 
 
 def _processor() -> str:

@@ -143,7 +143,8 @@ class SparseMRF:
         ``settings`` are those of a solver given by name (``weight=``, ``step=``, ...); ``trace``, ``tol``,
         ``x0`` and ``callback`` are those of ``fwcrf.minimize``. With ``rounding="bcd"`` no node can gain by
         moving alone, and ``restarts`` local searches from disturbed labels follow, random but the same for
-        the same ``seed``.
+        the same ``seed``. The solvers ``lp-...`` answer with a ``fwcrf.lp.solution.LinearSolution``, which
+        has a lower bound on the energy and the probabilities of edges.
         """
         if isinstance(restarts, bool) or int(restarts) != restarts or restarts < 0:
             raise ValueError(f"restarts={restarts!r}; expected 0 or more.")
@@ -153,6 +154,22 @@ class SparseMRF:
             solver = solvers.get(solver, **settings)
         elif settings:
             raise TypeError(f"{', '.join(settings)} beside a solver that is made; give them to solvers.get.")
+        from fwcrf.lp.solution import solve as solve_relaxation  # which answers with a GraphSolution
+        from fwcrf.lp.solvers import LinearSolver
+
+        if isinstance(solver, LinearSolver):
+            return solve_relaxation(
+                self,
+                solver,
+                num_steps=num_steps,
+                rounding=partial(roundings.bcd, restarts=int(restarts), seed=seed)
+                if restarts
+                else roundings.get(rounding),
+                x0=x0,
+                trace=trace,
+                tol=tol,
+                callback=callback,
+            )
         found = solvers.minimize(
             self.energy(), solver, x0, num_steps=num_steps, rounding=rounding, trace=trace, tol=tol,
             callback=callback,

@@ -138,7 +138,8 @@ class Lattice(Operator):
             None if self.shift is None else self.shift.to(x.dtype).flatten(),
         )
         settings = (_TAP, self.identity, _ORDERS[self.blur])
-        if self.engine == "torch":
+        if self.engine == "torch" and x.is_cpu:
+            # In operations that autograd sees through: what the others are tested against.
             check_finite(x, "x")
             y = lattice_torch.filter(stacked, *tables, *settings)
         else:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding_bag
 
 from fwcrf import _core
 
@@ -228,10 +229,21 @@ def mix(values: Tensor, neighbors: Tensor, tap: float, identity: float, order: i
 
 
 def slice(values: Tensor, index: Tensor, weight: Tensor) -> Tensor:
+    if not _watched(values, weight):
+        # One operation that reads the corners and writes the sum; its second derivative does not exist.
+        bags = [embedding_bag(index, image, per_sample_weights=weight, mode="sum") for image in values]
+        return torch.stack(bags)
     out = weight[:, 0, None] * values.index_select(1, index[:, 0])
     for c in range(1, index.shape[-1]):
         out = out + weight[:, c, None] * values.index_select(1, index[:, c])
     return out
+
+
+def _watched(*tensors: Tensor) -> bool:
+    """Whether someone may want derivatives of what is done to these."""
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return True
+    return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
 
 
 def filter(

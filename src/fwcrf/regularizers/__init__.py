@@ -19,15 +19,22 @@ regularizer         r(x), summed over the nodes                           oracle
 ==================  ====================================================  =======================
 """
 
-from fwcrf.regularizers.binary_entropy import BinaryEntropy
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from fwcrf.regularizers.block_quadratic import BlockQuadratic, block_quadratic
 from fwcrf.regularizers.closed import Entropy, Simplex, SquaredL2
 from fwcrf.regularizers.linear import Linear
 from fwcrf.regularizers.mixed import Mixed
 from fwcrf.regularizers.regularizer import Regularizer
-from fwcrf.regularizers.squared_lp import SquaredLp
-from fwcrf.regularizers.tsallis import Tsallis
 from fwcrf.simplex import project_onto_simplex
+
+if TYPE_CHECKING:
+    from fwcrf.regularizers.binary_entropy import BinaryEntropy
+    from fwcrf.regularizers.squared_lp import SquaredLp
+    from fwcrf.regularizers.tsallis import Tsallis
 
 __all__ = [
     "BinaryEntropy",
@@ -43,3 +50,13 @@ __all__ = [
     "block_quadratic",
     "project_onto_simplex",
 ]
+
+# Those that most programs do not use: registering their operators with torch takes a third of the start-up.
+_ON_USE = {"BinaryEntropy": "binary_entropy", "SquaredLp": "squared_lp", "Tsallis": "tsallis"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ON_USE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value = getattr(import_module(f"{__name__}.{_ON_USE[name]}"), name)
+    return value

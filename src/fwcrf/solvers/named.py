@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from fwcrf.regularizers import BinaryEntropy, Entropy, Mixed, Simplex, SquaredL2, SquaredLp, Tsallis
+from fwcrf import regularizers
+from fwcrf.regularizers import Entropy, Mixed, Simplex, SquaredL2
 from fwcrf.solvers.admm import ADMM
 from fwcrf.solvers.anneal import AnnealedFrankWolfe
 from fwcrf.solvers.fista import Fista
@@ -24,10 +25,14 @@ _NAMED: dict[str, Callable[..., Solver]] = {
     "l2fw": lambda weight=1.0, step=1.0: FrankWolfe(SquaredL2(weight), rule(step)),
     "efw": lambda weight=0.25, step=1.0: FrankWolfe(Entropy(weight), rule(step)),
     "anneal-fw": lambda steps=5, start=0.25, end=0.05: AnnealedFrankWolfe(steps, start, end),
-    "tsallis-fw": lambda alpha=1.5, weight=1.0, step=1.0: FrankWolfe(Tsallis(alpha, weight), rule(step)),
+    "tsallis-fw": lambda alpha=1.5, weight=1.0, step=1.0: FrankWolfe(
+        regularizers.Tsallis(alpha, weight), rule(step)
+    ),
     "mixed-fw": lambda weight=1.0, entropy=0.25, step=1.0: FrankWolfe(Mixed(weight, entropy), rule(step)),
-    "binary-entropy-fw": lambda weight=0.25, step=1.0: FrankWolfe(BinaryEntropy(weight), rule(step)),
-    "lp-fw": lambda p=1.5, weight=1.0, step=1.0: FrankWolfe(SquaredLp(p, weight), rule(step)),
+    "binary-entropy-fw": lambda weight=0.25, step=1.0: FrankWolfe(
+        regularizers.BinaryEntropy(weight), rule(step)
+    ),
+    "lp-fw": lambda p=1.5, weight=1.0, step=1.0: FrankWolfe(regularizers.SquaredLp(p, weight), rule(step)),
     "convex-fw": lambda step=LineSearch(): FrankWolfe(Simplex(), rule(step), convexified),
     "cccp-qp1": lambda step=1.0, tol=1e-4, max_steps=200: FrankWolfe(
         Simplex(), rule(step), partial(concave_rest, tol=tol, max_steps=max_steps)
@@ -44,9 +49,9 @@ _NAMED: dict[str, Callable[..., Solver]] = {
 }
 
 
-def names() -> list[str]:
-    """The names that ``get`` knows."""
-    return list(_NAMED)
+def names(*, graphs: bool = False) -> list[str]:
+    """The names that ``get`` knows: of solvers for any energy, with ``graphs`` those for graphs too."""
+    return [*_NAMED, *_on_graphs()] if graphs else list(_NAMED)
 
 
 def get(name: str, **settings: Any) -> Solver:
@@ -58,10 +63,17 @@ def get(name: str, **settings: Any) -> Solver:
     >>> get("l2fw", weight=0.5).regularizer
     SquaredL2(weight=0.5)
     """
-    if name not in _NAMED:
-        raise ValueError(f"solver {name!r} is not known; expected one of {', '.join(_NAMED)}.")
-    known = inspect.signature(_NAMED[name]).parameters
+    table = _NAMED if name in _NAMED else _on_graphs()
+    if name not in table:
+        raise ValueError(f"solver {name!r} is not known; expected one of {', '.join(names(graphs=True))}.")
+    known = inspect.signature(table[name]).parameters
     for setting in settings:
         if setting not in known:
             raise ValueError(f"solver {name!r} has no setting {setting!r}; expected {', '.join(known)}.")
-    return _NAMED[name](**settings)
+    return table[name](**settings)
+
+
+def _on_graphs() -> Mapping[str, Callable[..., Solver]]:
+    from fwcrf.lp.named import NAMED  # which are made of the solvers here
+
+    return NAMED

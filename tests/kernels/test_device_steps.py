@@ -1,0 +1,114 @@
+"""A step of a solver on another device never waits for it, and has no shape that depends on values.
+
+There is no such device here. Two stand-ins: plain tensors on the torch engine, with every operation watched;
+and fake tensors that say they are on a GPU, which cannot be looked at because they hold nothing.
+"""
+
+import pytest
+import torch
+from helpers import assert_rounding, normal, points
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fwcrf import pairwise, simplex, solvers
+from fwcrf.energy import Energy
+from fwcrf.kernels import Lattice, Separable, lattice_torch, separable_torch
+
+WAITING = {
+    "_local_scalar_dense", "item", "is_nonzero", "nonzero", "equal", "masked_select",
+    "_unique", "_unique2", "unique_dim", "unique_consecutive",
+}  # fmt: skip
+SOLVERS = ["mf", "l2fw", "fw", "efw", "pgd", "fista", "emd", "anneal-fw"]
+
+
+class Watch(TorchDispatchMode):
+    """Refuses operations for which the host has to wait for a device."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name = function.overloadpacket.__name__
+        self.seen.add(name)
+        if name in WAITING:
+            raise AssertionError(f"{name} makes the host wait")
+        return function(*args, **(kwargs or {}))
+
+
+def energy(dtype=torch.float32):
+    shape = (6, 5)
+    K = Lattice.build(points(30, 5, dtype=dtype), engine="torch").with_unit_diagonal().normalized("symmetric")
+    S = Separable.build(shape, 1.2, K.splat).normalized("symmetric")
+    P = pairwise.dense([K, S], 3)
+    return Energy(P, normal(30, 3, dtype=dtype))
+
+
+@pytest.fixture
+def unchecked(monkeypatch):
+    """As on another device, where values are not looked at in a step."""
+    monkeypatch.setattr("fwcrf.kernels.lattice.check_finite", lambda x, name: None)
+    monkeypatch.setattr("fwcrf.kernels.ops.check_finite", lambda x, name: None)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_no_waiting_in_a_step(name, unchecked):
+    E, solver = energy(), solvers.get(name)
+    with torch.no_grad():
+        state = solver.init(E, simplex.softmax(E.unary, -1.0))
+        state = solver.step(E, state, 0)  # what is found once is found here
+        with Watch() as watch:
+            solver.step(E, state, 1)
+    assert any("embedding_bag" in operation for operation in watch.seen)  # the step was seen
+
+
+def test_the_watch_sees_waiting():
+    with pytest.raises(AssertionError, match="makes the host wait"), Watch():
+        bool(torch.ones(1).sum() > 0)
+
+
+def on_gpu(mode, *tensors):
+    with mode:
+        return [None if t is None else torch.empty(t.shape, dtype=t.dtype, device="cuda") for t in tensors]
+
+
+@pytest.fixture
+def fake():
+    return FakeTensorMode()
+
+
+@pytest.mark.parametrize("order", [0, 1])
+def test_filter_on_a_gpu(fake, order):
+    K = Lattice.build(points(30, 5, dtype=torch.float32), engine="torch")
+    x, index, splat, neighbors, shift = on_gpu(
+        fake, torch.empty(2, 30, 3), K.index, K.splat, K.neighbors, K.splat[:, 0]
+    )
+    with fake, torch.no_grad():
+        y = lattice_torch.filter(x, index, splat, None, neighbors, shift, 0.5, -0.1, order)
+    assert y.shape == x.shape and y.device.type == "cuda"
+
+
+def test_oracles_and_grids_on_a_gpu(fake):
+    v, taps = on_gpu(fake, torch.empty(30, 3), torch.empty(4))
+    with fake, torch.no_grad():
+        for oracle in (simplex._project, simplex._softmax):
+            assert oracle._init_fn(v, 2.0).device.type == "cuda"
+        for derivative in (simplex._project_derivative, simplex._softmax_derivative):
+            assert derivative._init_fn(v, v, 2.0).shape == v.shape
+        assert separable_torch.filter(v.view(1, 30, 3), taps).shape == (1, 30, 3)
+
+
+@pytest.mark.filterwarnings("ignore:.*Function.*should not be instantiated:DeprecationWarning")
+@pytest.mark.parametrize("name", ["mf", "l2fw"])
+def test_a_step_compiles_whole(name):
+    E, solver = energy(torch.float64), solvers.get(name)
+
+    def step(x):
+        return solver.step(E, solver.init(E, x), 0).x
+
+    x = simplex.softmax(E.unary, -1.0)
+    torch.compiler.reset()
+    with torch.no_grad():
+        compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+        assert_rounding(compiled(x), step(x))
+    torch.compiler.reset()
