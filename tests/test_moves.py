@@ -118,6 +118,24 @@ def test_pruning_changes_nothing(solver, pruned):
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-5 if solver == "efw" else 1e-11)
 
 
+@pytest.mark.parametrize("solver", ["l2fw", "mf"])
+def test_pruning_leaves_gradients_alone(solver, pruned):
+    grads = []
+    for run in (at_once, one_by_one):
+        weights = [torch.tensor(w, dtype=torch.float64, requires_grad=True) for w in (0.8, 1.3)]
+        E = energy(9, spread=0.3, weights=weights)
+        E.unary[:, 4:] += 9.0
+        u = E.unary.requires_grad_()
+        pruned.clear()
+        x = run(E, SOLVERS[solver])
+        grads.append(torch.autograd.grad((x * normal(9, seed=4)).square().sum(), [u, *weights]))
+        if run is at_once:
+            # Mean field gives every label something to learn from.
+            assert (4 in pruned) == (solver == "l2fw")
+    for found, expected in zip(*grads, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-10)
+
+
 def test_no_pruning_for_penalties_that_are_not_potts(pruned):
     E = energy(9, spread=0.3, compat=COMPATS["full"])
     E.unary[:, 4:] += 9.0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 from torch import Tensor
 
 from fwcrf import _core
@@ -10,22 +13,58 @@ from fwcrf.threads import threads_for
 
 
 def spans(x: Tensor, unary: Tensor) -> tuple[Tensor, Tensor]:
-    """Of each label, over all rows: the least lead of the best label by unary, and the largest x."""
+    """Of each label, over all rows: the least lead of the best label by unary, and the largest x.
+
+    >>> spans(torch.tensor([[0.2, 0.8], [0.9, 0.1]]), torch.tensor([[1.0, 0.0], [2.0, 5.0]]))
+    (tensor([0., 0.]), tensor([0.9000, 0.8000]))
+    """
     gap, most = x.new_empty(x.shape[-1]), x.new_empty(x.shape[-1])
     _core.label_spans(_rows(x), _rows(unary), gap, most, _threads(x))
     return gap, most
 
 
 def take(x: Tensor, which: Tensor) -> Tensor:
-    """x[..., which]."""
-    out = empty((*x.shape[:-1], len(which)), x.dtype)
-    _core.take_columns(_rows(x), which, _rows(out), _threads(x))
-    return out
+    """x[..., which], for different columns.
+
+    >>> take(torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([0, 2]))
+    tensor([[1., 3.]])
+    """
+    return _Take.apply(x, which)  # type: ignore[return-value]
 
 
-def spread(x: Tensor, which: Tensor, out: Tensor) -> None:
-    """out[..., which] = x, and 0 elsewhere."""
-    _core.spread_columns(_rows(x), which, _rows(out), _threads(out))
+def spread(x: Tensor, which: Tensor, labels: int) -> Tensor:
+    """The array with so many columns of which ``take`` gives x, the others 0.
+
+    >>> spread(torch.tensor([[1.0, 3.0]]), torch.tensor([0, 2]), 3)
+    tensor([[1., 0., 3.]])
+    """
+    return _Spread.apply(x, which, labels)  # type: ignore[return-value]
+
+
+class _Take(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, which: Tensor) -> Tensor:
+        ctx.which, ctx.labels = which, x.shape[-1]
+        out = empty((*x.shape[:-1], len(which)), x.dtype)
+        _core.take_columns(_rows(x), which, _rows(out), _threads(x))
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return spread(g, ctx.which, ctx.labels), None
+
+
+class _Spread(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, which: Tensor, labels: int) -> Tensor:
+        ctx.which = which
+        out = empty((*x.shape[:-1], labels), x.dtype)
+        _core.spread_columns(_rows(x), which, _rows(out), _threads(out))
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        return take(g, ctx.which), None, None
 
 
 def _rows(x: Tensor) -> Tensor:

@@ -92,27 +92,25 @@ class Fused:
     def moved(self, x: Tensor, unary: Tensor, moves: Sequence[Move]) -> Tensor | None:
         """Where the moves lead from x; None if derivatives are asked for that this engine has not."""
         weights = self._weights(x)
-        if not (torch.is_grad_enabled() and any(t.requires_grad for t in (x, unary, *weights))):
-            return self._end(x, unary, weights, moves)
-        if any(m.step != 1 or m.keep != 0 or m.oracle not in _ORACLES for m in moves):
+        learning = torch.is_grad_enabled() and any(t.requires_grad for t in (x, unary, *weights))
+        if learning and any(m.step != 1 or m.keep != 0 or m.oracle not in _ORACLES for m in moves):
             return None
-        return _Moves.apply(self, moves, x, unary, *weights)  # type: ignore[return-value]
 
-    def _end(self, x: Tensor, unary: Tensor, weights: Sequence[Tensor], moves: Sequence[Move]) -> Tensor:
-        end = empty(x.shape, x.dtype)
-        first = 1 if _may_prune(x, weights, moves) else len(moves)
-        self.run(x, unary, weights, [m.numbers() for m in moves[:first]], [end] * first)
-        if first == len(moves):
+        def go(moves: Sequence[Move], x: Tensor, unary: Tensor) -> Tensor:
+            if learning:
+                return _Moves.apply(self, moves, x, unary, *weights)  # type: ignore[return-value]
+            end = empty(x.shape, x.dtype)
+            self.run(x, unary, weights, [m.numbers() for m in moves], [end] * len(moves))
             return end
-        rest = moves[first:]
-        kept = _possible(end, unary, rest)
+
+        if not _may_prune(x, weights, moves, exactly=learning):
+            return go(moves, x, unary)
+        x, rest = go(moves[:1], x, unary), moves[1:]
+        kept = _possible(x.detach(), unary.detach(), rest)
         if len(kept) > _FEW * x.shape[-1]:
-            self.run(end, unary, weights, [m.numbers() for m in rest], [end] * len(rest))
-        else:
-            few = columns.take(end, kept)
-            self.run(few, columns.take(unary, kept), weights, [m.numbers() for m in rest], [few] * len(rest))
-            columns.spread(few, kept, end)
-        return end
+            return go(rest, x, unary)
+        few = go(rest, columns.take(x, kept), columns.take(unary, kept))
+        return columns.spread(few, kept, x.shape[-1])
 
     def _weights(self, x: Tensor) -> list[Tensor]:
         check_values(x, self.terms[0][0].n, self.batch_shape)
@@ -177,14 +175,16 @@ _LARGE = 1 << 18
 _NOTHING = 1e-6
 
 
-def _may_prune(x: Tensor, weights: Sequence[Tensor], moves: Sequence[Move]) -> bool:
+def _may_prune(x: Tensor, weights: Sequence[Tensor], moves: Sequence[Move], *, exactly: bool) -> bool:
+    # A label that a projection cannot reach has no derivative either; an entropic one has.
     return (
         len(moves) > 2
         and x.numel() >= _LARGE
         and x.shape[-1] > 2
         and moves[0].step == 1
         and all(m.keep == 0 and m.scale < 0 for m in moves)
-        and all(w.dim() == 0 and float(w) >= 0 for w in weights)
+        and not (exactly and any(m.oracle == "softmax" for m in moves))
+        and all(w.dim() == 0 and float(w.detach()) >= 0 for w in weights)
     )
 
 
