@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -38,13 +37,14 @@ def adjacency(n: int, edges: Tensor) -> Adjacency:
     >>> adjacency(3, torch.tensor([[0, 1], [2, 1]])).neighbor
     tensor([1, 0, 2, 1], dtype=torch.int32)
     """
-    edges = checked_edges(n, edges)
-    # By numpy, because inside torch.func every new tensor stands for something else.
-    ends = np.ascontiguousarray((edges if edges.is_cpu else edges.cpu()).numpy(), dtype=np.int32)
-    first = np.empty(n + 1, dtype=np.int64)
-    neighbor, slot = (np.empty(2 * len(ends), dtype=np.int32) for _ in range(2))
-    _core.adjacency(ends, first, neighbor, slot)
-    return Adjacency(n, *map(torch.from_numpy, (ends, first, neighbor, slot)))
+    # Inside torch.func every new tensor would stand for something else; edges are numbers.
+    with torch._C._DisableFuncTorch():
+        edges = checked_edges(n, edges)
+        ends = edges.to(device="cpu", dtype=torch.int32).contiguous()
+        first = torch.empty(n + 1, dtype=torch.int64)
+        neighbor, slot = (torch.empty(2 * len(ends), dtype=torch.int32) for _ in range(2))
+        _core.adjacency(ends, first, neighbor, slot)
+    return Adjacency(n, ends, first, neighbor, slot)
 
 
 def checked_edges(n: int, edges: Tensor) -> Tensor:
