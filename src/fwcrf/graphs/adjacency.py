@@ -37,12 +37,14 @@ def adjacency(n: int, edges: Tensor) -> Adjacency:
     >>> adjacency(3, torch.tensor([[0, 1], [2, 1]])).neighbor
     tensor([1, 0, 2, 1], dtype=torch.int32)
     """
-    edges = checked_edges(n, edges)
-    small = edges.detach().to(device="cpu", dtype=torch.int32).contiguous()
-    first = torch.empty(n + 1, dtype=torch.int64)
-    neighbor, slot = (torch.empty(2 * len(small), dtype=torch.int32) for _ in range(2))
-    _core.adjacency(small, first, neighbor, slot)
-    return Adjacency(n, small, first, neighbor, slot)
+    # Inside torch.func every new tensor would stand for something else; edges are numbers.
+    with torch._C._DisableFuncTorch():
+        edges = checked_edges(n, edges)
+        ends = edges.to(device="cpu", dtype=torch.int32).contiguous()
+        first = torch.empty(n + 1, dtype=torch.int64)
+        neighbor, slot = (torch.empty(2 * len(ends), dtype=torch.int32) for _ in range(2))
+        _core.adjacency(ends, first, neighbor, slot)
+    return Adjacency(n, ends, first, neighbor, slot)
 
 
 def checked_edges(n: int, edges: Tensor) -> Tensor:
