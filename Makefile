@@ -16,16 +16,19 @@ PEERS := pydensecrf2 entmax crfseg tqdm
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check bench docs clean
+.PHONY: help demo test browser check bench experiments docs clean reliability fuzz sanitize snapshot wheel-test
 
 help: ## list the targets
-	@awk -F ': .*## ' '/^[a-z]+: .*## / { printf "make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ': .*## ' '/^[a-z-]+: .*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.package ## refine the segmentation of a photograph
 	$(BIN)/python examples/refine_photograph.py $(ARGS)
 
 test: $(VENV)/.package ## run the test suite
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
+
+browser: $(VENV)/.package ## install a browser for the tests of the demo page, which are skipped without one
+	command -v chromium chromium-browser google-chrome || $(BIN)/python -m playwright install --with-deps chromium
 
 check: $(VENV)/.check ## lint, formatting, types
 	$(BIN)/ruff check
@@ -35,11 +38,39 @@ check: $(VENV)/.check ## lint, formatting, types
 bench: $(VENV)/.bench ## time the library and its peers
 	$(BIN)/fwcrf bench $(ARGS)
 
+experiments: $(VENV)/.package ## do the paper's experiments again (an hour or two; needs FWCRF_DATA)
+	$(BIN)/fwcrf experiment all --output experiments-output $(ARGS)
+
 docs: $(VENV)/.docs ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
 
+reliability: $(VENV)/.package ## long runs: threads, memory, kills, bits
+	$(BIN)/python tests/reliability/long_runs.py $(ARGS)
+
+fuzz: $(VENV)/.package ## a million random cases, a part of them guided by coverage
+	$(INSTALL) atheris || echo "atheris could not be installed; no case will be guided by coverage"
+	$(BIN)/python tests/reliability/fuzz_all.py $(ARGS)
+
+# In a build of its own. Python itself is not instrumented, so the runtime of the sanitizer is loaded first; what
+# Python never frees is no leak of ours, and the driver without Python looks for those.
+SANITIZED := build/sanitize
+ASAN_LIBRARIES = $(shell $(CXX) -print-file-name=libasan.so):$(shell $(CXX) -print-file-name=libubsan.so):$(shell $(CXX) -print-file-name=libstdc++.so)
+sanitize: $(VENV)/.package ## the native core under address and undefined-behaviour sanitizers
+	mkdir -p build
+	cmake -S . -B $(SANITIZED) -G Ninja -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
+		-DFWCRF_SANITIZE=address,undefined -DFWCRF_DRIVER=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+		'-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1' >$(SANITIZED).log
+	cmake --build $(SANITIZED)
+	PYTHON=$(BIN)/python PRELOAD=$(ASAN_LIBRARIES) tests/reliability/sanitize.sh $(SANITIZED) $(ARGS)
+
+snapshot: $(VENV)/.package ## write tests/api_snapshot.txt anew
+	$(BIN)/python tests/api_snapshot.py
+
+wheel-test: $(VENV)/.base ## build, install and test the wheel in environments of its own
+	PYTHON=$(BIN)/python tests/reliability/wheel_test.sh $(ARGS)
+
 clean: ## remove everything the other targets made, .venv included
-	rm -rf $(VENV) build dist site demo-output .hypothesis .pytest_cache .ruff_cache
+	rm -rf $(VENV) build dist site demo-output experiments-output test-artefacts .hypothesis .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # torch comes first and pinned, so that nothing else decides which build of it is installed.

@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "columns.hpp"
 #include "features.hpp"
 #include "kernels.hpp"
 #include "lattice.hpp"
@@ -20,6 +21,9 @@ namespace nb = nanobind;
 using namespace nb::literals;
 
 namespace fwcrf {
+
+void bind_graphs(nb::module_& m);  // graph_bindings.cpp
+
 namespace {
 
 template <typename T, int N>
@@ -131,7 +135,10 @@ template <typename T>
 void bilateral(In<T, 3> values, In<std::int64_t, 1> sizes, In<T, 1> inverse, Out<T, 3> out, int threads) {
     const std::size_t images = values.shape(0), channels = values.shape(2), axes = sizes.shape(0);
     std::size_t n = 1;
-    for (std::size_t a = 0; a < axes; ++a) n *= static_cast<std::size_t>(sizes.data()[a]);
+    for (std::size_t a = 0; a < axes; ++a) {
+        require(sizes.data()[a] >= 1, "sizes of at least 1");
+        n *= static_cast<std::size_t>(sizes.data()[a]);
+    }
     require(axes >= 1 && n >= 1 && values.shape(1) == n, "one value per point of the grid");
     require(inverse.shape(0) == axes + channels, "one bandwidth per feature");
     require(out.shape(0) == images && out.shape(1) == n && out.shape(2) == axes + channels, "output shape");
@@ -208,6 +215,37 @@ template <typename T> nb::tuple feature_bounds(In<T, 2> features) {
     return nb::make_tuple(finite, lows, highs);
 }
 
+template <typename T>
+void label_spans(In<T, 2> x, In<T, 2> unary, Out<T, 1> gap, Out<T, 1> most, int threads) {
+    require(unary.shape(0) == x.shape(0) && unary.shape(1) == x.shape(1) && x.shape(1) >= 1, "shapes");
+    require(gap.shape(0) == x.shape(1) && most.shape(0) == x.shape(1) && threads >= 1, "one span per label");
+    nb::gil_scoped_release release;
+    spans(x.data(), unary.data(), static_cast<std::int64_t>(x.shape(0)), static_cast<std::int64_t>(x.shape(1)),
+          gap.data(), most.data(), threads);
+}
+
+void check_columns(std::size_t labels, const In<std::int64_t, 1>& which, std::size_t count) {
+    require(which.shape(0) == count, "as many columns");
+    for (std::size_t j = 0; j < count; ++j)
+        require(which.data()[j] >= 0 && which.data()[j] < static_cast<std::int64_t>(labels), "columns of the array");
+}
+
+template <typename T> void take(In<T, 2> x, In<std::int64_t, 1> which, Out<T, 2> out, int threads) {
+    check_columns(x.shape(1), which, out.shape(1));
+    require(out.shape(0) == x.shape(0) && threads >= 1, "as many rows");
+    nb::gil_scoped_release release;
+    take_columns(x.data(), static_cast<std::int64_t>(x.shape(0)), static_cast<std::int64_t>(x.shape(1)), which.data(),
+                 static_cast<std::int64_t>(out.shape(1)), out.data(), threads);
+}
+
+template <typename T> void spread(In<T, 2> x, In<std::int64_t, 1> which, Out<T, 2> out, int threads) {
+    check_columns(out.shape(1), which, x.shape(1));
+    require(out.shape(0) == x.shape(0) && threads >= 1, "as many rows");
+    nb::gil_scoped_release release;
+    spread_columns(x.data(), static_cast<std::int64_t>(x.shape(0)), static_cast<std::int64_t>(out.shape(1)),
+                   which.data(), static_cast<std::int64_t>(x.shape(1)), out.data(), threads);
+}
+
 // The terms of a dense model for one image or a batch; they are added one by one and hold on to their arrays.
 template <typename T> class Model {
   public:
@@ -270,28 +308,43 @@ template <typename T> class Model {
              nb::cast(shift));
     }
 
-    // out = unary + sum of the terms at x, (images, n, labels). `potts` is a weight per term; where `full`
-    // says so, the term has the matrix of its place in `matrices` instead. False if x is not finite.
-    bool apply(In<T, 3> x, std::optional<In<T, 3>> unary, In<double, 1> potts, In<std::uint8_t, 1> full,
-               In<T, 3> matrices, Out<T, 3> out, std::optional<In<T, 3>> other,
-               std::optional<Out<double, 3>> slopes, int threads) {
+    // From x, (images, n, labels), so many moves (map, scale, keep, step) along unary + sum of the terms, each
+    // ending in its array of `outs`. `potts` is a weight per term; where `full` says so, the term has the matrix of
+    // its place in `matrices` instead. False if x is not finite.
+    bool run(In<T, 3> x, std::optional<In<T, 3>> unary, In<double, 1> potts, In<std::uint8_t, 1> full,
+             In<T, 3> matrices, In<double, 2> moves, std::vector<Out<T, 3>> outs, std::vector<In<T, 3>> others,
+             std::optional<Out<T, 3>> sum, std::optional<Out<double, 3>> slopes, int threads) {
         const std::size_t images = x.shape(0), n = x.shape(1), labels = x.shape(2), terms = count_;
+        const std::size_t steps = moves.shape(0);
         require(terms >= 1 && n == n_ && threads >= 1, "terms, points and threads");
         require(labels >= 1 && labels <= most_labels(), "number of labels");
         require(terms_.size() == 1 || terms_.size() == images, "one model per image, or one for all");
-        for (int axis = 0; axis < 3; ++axis) {
-            require(out.shape(axis) == x.shape(axis), "output shape");
-            require(!unary || unary->shape(axis) == x.shape(axis), "unary shape");
-            require(!other || other->shape(axis) == x.shape(axis), "shape of the other");
-        }
+        const auto fits = [&](const auto& array) {
+            return array.shape(0) == images && array.shape(1) == n && array.shape(2) == labels;
+        };
+        require((!unary || fits(*unary)) && (!sum || fits(*sum)), "shape of the unary or the sum");
+        for (const auto& out : outs) require(fits(out), "output shape");
+        for (const auto& other : others) require(fits(other), "shape of the others");
         require(potts.shape(0) == terms && full.shape(0) == terms && matrices.shape(0) == terms, "weights");
         require(matrices.shape(1) == labels && matrices.shape(2) == labels, "matrices");
-        require(other.has_value() == slopes.has_value(), "slopes need the other");
+        require(moves.shape(1) == 4 && outs.size() == steps, "four numbers and an output per move");
+        require(others.empty() || others.size() == steps, "another array per move");
+        require(!slopes || !others.empty(), "slopes need the others");
         if (slopes)
             require(slopes->shape(0) == terms && slopes->shape(1) == labels && slopes->shape(2) == labels,
                     "slopes");
+        std::vector<Move<T>> made;
+        for (std::size_t k = 0; k < steps; ++k) {
+            const double* m = moves.data() + 4 * k;
+            require(m[0] >= 0 && m[0] <= 5, "map");
+            const auto map = static_cast<Map>(static_cast<int>(m[0]));
+            require(map < Map::softmax_derivative || !others.empty(), "derivatives need the others");
+            made.push_back({map, static_cast<T>(m[1]), static_cast<T>(m[2]), static_cast<T>(m[3])});
+        }
         nb::gil_scoped_release release;
         bool finite = true;
+        std::vector<T*> out(steps);
+        std::vector<const T*> other(others.size());
         for (std::size_t g = 0; g < images; ++g) {
             std::vector<Term<T>> now = terms_[terms_.size() == 1 ? 0 : g];
             for (std::size_t c = 0; c < terms; ++c) {
@@ -299,10 +352,13 @@ template <typename T> class Model {
                 now[c].matrix = full.data()[c] ? matrices.data() + c * labels * labels : nullptr;
             }
             const std::size_t at = g * n * labels;
-            const FusedArgs<T> args{x.data() + at, unary ? unary->data() + at : nullptr, out.data() + at,
+            for (std::size_t k = 0; k < steps; ++k) out[k] = outs[k].data() + at;
+            for (std::size_t k = 0; k < others.size(); ++k) other[k] = others[k].data() + at;
+            const FusedArgs<T> args{x.data() + at, unary ? unary->data() + at : nullptr,
                                     static_cast<std::int64_t>(n), static_cast<std::int64_t>(labels),
-                                    static_cast<int>(terms), now.data(), other ? other->data() + at : nullptr,
-                                    slopes ? slopes->data() : nullptr, threads};
+                                    static_cast<int>(terms), now.data(), static_cast<int>(steps), made.data(),
+                                    out.data(), others.empty() ? nullptr : other.data(),
+                                    sum ? sum->data() + at : nullptr, slopes ? slopes->data() : nullptr, threads};
             if constexpr (sizeof(T) == 4) finite &= kernels().fused_f32(args);
             else finite &= kernels().fused_f64(args);
         }
@@ -380,9 +436,9 @@ template <typename T> void bind_model(nb::module_& m, const char* name) {
              "identity"_a, "order"_a)
         .def("add_grid", &Model<T>::add_grid, "sizes"_a, "between"_a, "down_first"_a, "down_weight"_a, "up_first"_a, "up_weight"_a,
              "shift"_a.noconvert().none())
-        .def("apply", &Model<T>::apply, "x"_a.noconvert(), "unary"_a.noconvert().none(),
-             "potts"_a.noconvert(), "full"_a.noconvert(), "matrices"_a.noconvert(), "out"_a.noconvert(),
-             "other"_a.noconvert().none(), "slopes"_a.noconvert().none(), "threads"_a);
+        .def("run", &Model<T>::run, "x"_a.noconvert(), "unary"_a.noconvert().none(), "potts"_a.noconvert(),
+             "full"_a.noconvert(), "matrices"_a.noconvert(), "moves"_a.noconvert(), "outs"_a, "others"_a,
+             "sum"_a.noconvert().none(), "slopes"_a.noconvert().none(), "threads"_a);
 }
 
 template <typename T> void bind(nb::module_& m) {
@@ -399,6 +455,10 @@ template <typename T> void bind(nb::module_& m) {
           "order"_a.noconvert(), "neighbors"_a.noconvert(), "tap"_a, "identity"_a, "out"_a.noconvert(), "threads"_a);
     m.def("filter_axis", &filter_axis<T>, "x"_a.noconvert(), "taps"_a.noconvert(),
           "out"_a.noconvert(), "threads"_a);
+    m.def("label_spans", &label_spans<T>, "x"_a.noconvert(), "unary"_a.noconvert(), "gap"_a.noconvert(),
+          "most"_a.noconvert(), "threads"_a);
+    m.def("take_columns", &take<T>, "x"_a.noconvert(), "which"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
+    m.def("spread_columns", &spread<T>, "x"_a.noconvert(), "which"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("transpose", &transposed<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("project", &project<T>, "v"_a.noconvert(), "scale"_a, "out"_a.noconvert(), "threads"_a);
     m.def("project_derivative", &project_derivative<T>, "d"_a.noconvert(), "p"_a.noconvert(),
@@ -411,10 +471,12 @@ template <typename T> void bind(nb::module_& m) {
 }  // namespace
 
 NB_MODULE(_core, m) {
+    nb::set_leak_warnings(false);  // a model that is still held when the interpreter ends is no mistake
     bind<float>(m);
     bind<double>(m);
     bind_model<float>(m, "ModelF32");
     bind_model<double>(m, "ModelF64");
+    bind_graphs(m);
     m.def("empty", &empty, "bytes"_a);
     m.def("isa", [] { return kernels().isa; });
     m.def("openmp", [] {

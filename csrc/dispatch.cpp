@@ -29,6 +29,14 @@ namespace fwcrf {
     void softmax_f64(const SimplexArgs<double>&);                                                  \
     void softmax_derivative_f32(const SimplexArgs<float>&);                                        \
     void softmax_derivative_f64(const SimplexArgs<double>&);                                       \
+    bool edge_sum_f32(const EdgeArgs<float>&);                                                     \
+    bool edge_sum_f64(const EdgeArgs<double>&);                                                    \
+    bool table_sum_f32(const TableArgs<float>&);                                                   \
+    bool table_sum_f64(const TableArgs<double>&);                                                  \
+    void edge_inner_f32(const PairArgs<float>&);                                                   \
+    void edge_inner_f64(const PairArgs<double>&);                                                  \
+    void edge_outer_f32(const PairArgs<float>&);                                                   \
+    void edge_outer_f64(const PairArgs<double>&);                                                  \
     static const Kernels table{#ISA,                                                               \
                                embed_f32,                                                          \
                                embed_f64,                                                          \
@@ -52,7 +60,15 @@ namespace fwcrf {
                                softmax_f32,                                                        \
                                softmax_f64,                                                        \
                                softmax_derivative_f32,                                             \
-                               softmax_derivative_f64};                                            \
+                               softmax_derivative_f64,                                             \
+                               edge_sum_f32,                                                       \
+                               edge_sum_f64,                                                       \
+                               table_sum_f32,                                                      \
+                               table_sum_f64,                                                      \
+                               edge_inner_f32,                                                     \
+                               edge_inner_f64,                                                     \
+                               edge_outer_f32,                                                     \
+                               edge_outer_f64};                                                    \
     }
 
 FWCRF_DECLARE(generic)

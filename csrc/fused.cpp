@@ -2,10 +2,12 @@
 //
 // First all terms gather x: lattices by splat and blur, grids by filtering onto fewer rows. Then each
 // block of pixels reads its share of every term while it is in the first-level cache, combines them over
-// the labels and is written once.
+// the labels, goes through the oracle of a solver's step, and is written once; on the way it is splatted for the
+// next step.
 #include "kernels.hpp"
 #include "lattice_pass.hpp"
 #include "scratch.hpp"
+#include "simplex_rows.hpp"
 #include "vectors.hpp"
 
 #include <cstring>
@@ -156,6 +158,14 @@ template <typename T, int NV> struct Fused {
     static constexpr std::int64_t kRow = NV * W;
 
     const FusedArgs<T>& a;
+    // Of the step at hand.
+    const T* x;
+    const T* other = nullptr;
+    T* out = nullptr;
+    T* sum = nullptr;
+    Move<T> move{Map::none, T(1), T(0), T(1)};
+    bool carry = false;  // splat the answer
+
     FilterArgs<T> lattice[kMaxTerms];
     Blurred<T> blurred[kMaxTerms];
     Filtered<T> filtered[kMaxTerms];
@@ -168,7 +178,7 @@ template <typename T, int NV> struct Fused {
     using LatticePass = Pass<T, NV, 0, 1>;
     LatticePass pass(int c) const { return LatticePass{lattice[c], 0, a.channels, 1}; }
 
-    Fused(const FusedArgs<T>& a, Scratch& scratch) : a(a), overhang(1 + kRow / a.channels) {
+    Fused(const FusedArgs<T>& a, Scratch& scratch) : a(a), x(a.x), overhang(1 + kRow / a.channels) {
         std::int64_t sizes[kMaxTerms], total = a.terms * a.channels * kRow;
         for (int c = 0; c < a.terms; ++c) {
             const Term<T>& term = a.term[c];
@@ -177,7 +187,6 @@ template <typename T, int NV> struct Fused {
                 slab = filtered[c].slab / a.channels;
             } else {
                 lattice[c] = term.lattice;
-                lattice[c].x = a.x;
                 lattice[c].n = a.n;
                 lattice[c].channels = a.channels;
                 lattice[c].shift = nullptr;
@@ -204,10 +213,32 @@ template <typename T, int NV> struct Fused {
         for (int l = 0; l < W; ++l) mask[l] = (NV - 1) * W + l < a.channels ? T(1) : T(0);
     }
 
-    bool fill(Team team) {
-        bool finite = true;
+    // Whether every thread can splat what it answers.
+    bool carries() const {
         for (int c = 0; c < a.terms; ++c)
-            finite &= a.term[c].grid.axes ? filtered[c].fill(a.x, team) : blurred[c].fill(pass(c), team);
+            if (!a.term[c].grid.axes && blurred[c].splatters < a.threads) return false;
+        return true;
+    }
+
+    void begin(int step) {
+        if (step) x = out;
+        out = a.out[step];
+        other = a.other ? a.other[step] : nullptr;
+        move = a.move[step];
+        const bool last = step + 1 == a.steps;
+        sum = last ? nullptr : a.sum;
+        carry = !last && carries();
+        for (int c = 0; c < a.terms; ++c) lattice[c].x = x;
+    }
+
+    // False if a value was not finite. With `splatted`, the step before has done that part.
+    bool fill(Team team, bool splatted) {
+        bool finite = true;
+        for (int c = 0; c < a.terms; ++c) {
+            if (a.term[c].grid.axes) finite &= filtered[c].fill(x, team);
+            else if (splatted) finite &= blurred[c].blur(pass(c), team);
+            else finite &= blurred[c].fill(pass(c), team);
+        }
         return finite;
     }
 
@@ -233,15 +264,18 @@ template <typename T, int NV> struct Fused {
     // Four rows of a grid, or one stretch of points: `count` pixels from `first` on, and as many one row below.
     struct Block {
         std::int64_t first, rows, count;
-        std::int64_t ends;  // after so many pixels from `first` on, those that follow are written already
+        std::int64_t pixels() const { return rows * count; }
     };
 
     // A thread's share of the pixels; `slopes` is (terms, channels, kRow) where asked for.
     void answer(Team team, double* slopes) const {
+        T* splats[kMaxTerms] = {};
+        for (int c = 0; carry && c < a.terms; ++c)
+            if (!a.term[c].grid.axes) splats[c] = blurred[c].cleared(team);
         if (!slab) {
             const Range mine = share(a.n, team.thread, team.threads);
             for (std::int64_t i = mine.begin; i < mine.end; i += kPixels)
-                answer(Block{i, 1, mine.end - i < kPixels ? mine.end - i : kPixels, mine.end - i}, slopes);
+                answer(Block{i, 1, mine.end - i < kPixels ? mine.end - i : kPixels}, slopes, splats);
             return;
         }
         // Down the columns: the rows of a grid that one block reads serve the block below it as well.
@@ -252,63 +286,150 @@ template <typename T, int NV> struct Fused {
                 const std::int64_t left = height - g * kTogether, rows = left < kTogether ? left : kTogether;
                 const std::int64_t end = column + kStretch < slab ? column + kStretch : slab;
                 for (std::int64_t at = column; at < end; at += kAcross)
-                    answer(Block{g * kTogether * slab + at, rows, end - at < kAcross ? end - at : kAcross,
-                                 slab - at}, slopes);
+                    answer(Block{g * kTogether * slab + at, rows, end - at < kAcross ? end - at : kAcross}, slopes,
+                           splats);
             }
     }
 
-    void answer(const Block& block, double* slopes) const {
-        if (matrices_too) answer_all(block, slopes);
-        else answer_potts(block, slopes);
+    void answer(const Block& block, double* slopes, T* const (&splats)[kMaxTerms]) const {
+        alignas(64) T rows[kPixels * kRow], others[kPixels * kRow];
+        if (other) read(other, block, others);
+        matrices_too ? gradient_all(block, others, slopes, rows) : gradient_potts(block, others, slopes, rows);
+        if (move.map != Map::none) go(block, others, rows);
+        if (sum) accumulate(block, rows);
+        for_pixels(block, [&](std::int64_t i, std::int64_t q) { write(out, i, rows + q * kRow); });
+        for (int c = 0; c < a.terms; ++c)
+            if (splats[c]) lattice[c].corners == 6 ? splat<6>(c, block, rows, splats[c])
+                                                   : splat<0>(c, block, rows, splats[c]);
+    }
+
+    template <typename F> inline void for_pixels(const Block& block, F&& act) const {
+        for (std::int64_t r = 0, q = 0; r < block.rows; ++r) {
+            const std::int64_t first = block.first + r * slab;
+            for (std::int64_t p = 0; p < block.count; ++p, ++q) act(first + p, q);
+        }
+    }
+
+    // The labels of pixel i, from a row that may have more. Nothing past them is touched: other threads, and other
+    // blocks of this one, still read there.
+    inline void write(T* array, std::int64_t i, const T* row) const {
+        T* const to = array + i * a.channels;
+        for (int k = 0; k + 1 < NV; ++k) store(to + k * W, load(row + k * W));
+        if (a.channels >= W) store(to + a.channels - W, load(row + a.channels - W));
+        else store_part(to, load(row), a.channels);
+    }
+
+    void accumulate(const Block& block, const T* rows) const {
+        for_pixels(block, [&](std::int64_t i, std::int64_t q) {
+            alignas(64) T row[kRow];
+            Vec<T> v[NV];
+            labels(sum, i, v);
+            for (int k = 0; k < NV; ++k) store(row + k * W, v[k] + load(rows + q * kRow + k * W));
+            write(sum, i, row);
+        });
+    }
+
+    template <int C> void splat(int c, const Block& block, const T* rows, T* values) const {
+        const FilterArgs<T>& l = lattice[c];
+        const int corners = C ? C : l.corners;
+        for_pixels(block, [&](std::int64_t i, std::int64_t q) {
+            Vec<T> v[NV];
+            for (int k = 0; k < NV; ++k) v[k] = load(rows + q * kRow + k * W);
+            for (int m = 0; m < corners; ++m) {
+                T* const to = values + l.index[i * corners + m] * kRow;
+                const T weight = l.splat[i * corners + m];
+                for (int k = 0; k < NV; ++k) store(to + k * W, load(to + k * W) + weight * v[k]);
+            }
+        });
+    }
+
+    // From P x + u to where the step ends; zero past the labels.
+    void go(const Block& block, const T* others, T* rows) const {
+        const std::int64_t count = block.pixels(), whole = (count + W - 1) / W * W;
+        const bool derivative = move.map == Map::softmax_derivative || move.map == Map::project_derivative;
+        const Vec<T> nowhere = Vec<T>{} + (derivative ? T(0) : -static_cast<T>(__builtin_inf()));
+        for_pixels(block, [&](std::int64_t i, std::int64_t q) {
+            T* const row = rows + q * kRow;
+            Vec<T> v[NV];
+            for (int k = 0; k < NV; ++k) v[k] = move.scale * load(row + k * W);
+            if (move.keep != T(0)) {
+                Vec<T> here[NV];
+                labels(x, i, here);
+                for (int k = 0; k < NV; ++k) v[k] += move.keep * here[k];
+            }
+            v[NV - 1] = mask != T(0) ? v[NV - 1] : nowhere;
+            for (int k = 0; k < NV; ++k) store(row + k * W, v[k]);
+        });
+        for (std::int64_t i = count * kRow; i < whole * kRow; ++i) rows[i] = 0;
+        for (std::int64_t q = 0; q < whole; q += W) map(others + q * kRow, rows + q * kRow);
+        if (derivative || move.step == T(1)) return;
+        for_pixels(block, [&](std::int64_t i, std::int64_t q) {
+            Vec<T> here[NV];
+            labels(x, i, here);
+            for (int k = 0; k < NV; ++k) {
+                T* const at = rows + q * kRow + k * W;
+                store(at, here[k] + move.step * (load(at) - here[k]));
+            }
+        });
+    }
+
+    // As many rows as a vector has lanes.
+    void map(const T* p, T* rows) const {
+        alignas(64) T block[kRow * W];
+        switch (move.map) {
+        case Map::softmax: return Softmax<T>::apply(rows, nullptr, rows, kRow, T(1), block);
+        case Map::project: return Project<T>::apply(rows, nullptr, rows, kRow, T(1), block);
+        case Map::softmax_derivative: return SoftmaxDerivative<T>::apply(rows, p, rows, kRow, T(1), block);
+        case Map::project_derivative: return ProjectDerivative<T>::apply(rows, p, rows, kRow, T(1), block);
+        case Map::vertex:
+            for (int r = 0; r < W; ++r) {
+                T* const row = rows + r * kRow;
+                std::int64_t best = 0;
+                for (std::int64_t s = 1; s < a.channels; ++s) best = row[s] > row[best] ? s : best;
+                std::memset(row, 0, kRow * sizeof(T));
+                row[best] = T(1);
+            }
+            return;
+        case Map::none: return;
+        }
     }
 
     // Where every term is Potts.
-    void answer_potts(const Block& block, double* slopes) const {
-        alignas(64) T sum[kPixels * kRow], other[kPixels * kRow], own[kPixels];
+    void gradient_potts(const Block& block, const T* others, double* slopes, T* rows) const {
+        alignas(64) T sum[kPixels * kRow], against[kPixels * kRow], own[kPixels];
         for (T& value : own) value = 0;
-        if (slopes) {
-            read(a.other, block, other);
-            against_the_others(block, other);
-        }
-        add_potts(block, sum, own, slopes ? other : nullptr, slopes);
+        if (slopes) against_the_others(block, others, against);
+        add_potts(block, sum, own, slopes ? against : nullptr, slopes);
         const Vec<T> last = mask;
-        const std::int64_t channels = a.channels, safe = a.n - overhang, count = block.count;
-        const T* const all_x = a.x;
-        const T* const all_u = a.unary;
-        T* const all_out = a.out;
-        for (std::int64_t r = 0; r < block.rows; ++r) {
-            const std::int64_t first = block.first + r * slab;
-            for (std::int64_t p = 0; p < count; ++p) {
-                const std::int64_t at = (first + p) * channels, q = (r * count + p);
-                const bool inside = first + p < safe;
-                const T self = own[q];
-                const T *x = all_x + at, *y = sum + q * kRow;
-                T* out = all_out + at;
-                Vec<T> v[NV];
-                for (int k = 0; k + 1 < NV; ++k) v[k] = load(y + k * W) + self * load(x + k * W);
-                constexpr int e = (NV - 1) * W;
-                const Vec<T> end = inside ? load(x + e) : load_part(x + e, channels - e);
-                v[NV - 1] = load(y + e) + self * end;
-                // What lies past the labels need not be finite.
-                v[NV - 1] = last != T(0) ? v[NV - 1] : Vec<T>{};
-                const T whole = total(v);
-                for (int k = 0; k < NV; ++k) v[k] = whole - v[k];
-                if (all_u) {
-                    const T* u = all_u + at;
-                    for (int k = 0; k + 1 < NV; ++k) v[k] += load(u + k * W);
-                    v[NV - 1] += inside ? load(u + e) : load_part(u + e, channels - e);
-                }
-                for (int k = 0; k + 1 < NV; ++k) store(out + k * W, v[k]);
-                if (p + overhang < block.ends) store(out + e, v[NV - 1]);
-                else store_part(out + e, v[NV - 1], channels - e);
+        const std::int64_t channels = a.channels, safe = a.n - overhang;
+        const T *const all_x = x, *const all_u = a.unary;
+        for_pixels(block, [&](std::int64_t i, std::int64_t q) {
+            const std::int64_t at = i * channels;
+            const bool inside = i < safe;
+            const T self = own[q];
+            const T *x = all_x + at, *y = sum + q * kRow;
+            Vec<T> v[NV];
+            for (int k = 0; k + 1 < NV; ++k) v[k] = load(y + k * W) + self * load(x + k * W);
+            constexpr int e = (NV - 1) * W;
+            const Vec<T> end = inside ? load(x + e) : load_part(x + e, channels - e);
+            v[NV - 1] = load(y + e) + self * end;
+            // What lies past the labels need not be finite.
+            v[NV - 1] = last != T(0) ? v[NV - 1] : Vec<T>{};
+            const T whole = total(v);
+            for (int k = 0; k < NV; ++k) v[k] = whole - v[k];
+            if (all_u) {
+                const T* u = all_u + at;
+                for (int k = 0; k + 1 < NV; ++k) v[k] += load(u + k * W);
+                v[NV - 1] += inside ? load(u + e) : load_part(u + e, channels - e);
             }
-        }
+            for (int k = 0; k < NV; ++k) store(rows + q * kRow + k * W, v[k]);
+        });
     }
 
     // sum = the Potts terms but for their diagonals, which go into `own`.
     void add_potts(const Block& block, T* sum, T* own, const T* other, double* slopes) const {
-        alignas(64) T x[kPixels * kRow];
-        if (other) read(a.x, block, x);
+        alignas(64) T here[kPixels * kRow];
+        if (other) read(x, block, here);
         bool begun = false;
         for (int c = 0; c < a.terms; ++c) {
             if (a.term[c].matrix) continue;
@@ -316,34 +437,31 @@ template <typename T, int NV> struct Fused {
             begun ? kernel<true>(c, block, a.term[c].potts, sum, other, slope)
                   : kernel<false>(c, block, a.term[c].potts, sum, other, slope);
             begun = true;
-            if (a.term[c].shift) add_shift(c, block, x, own, other, slope);
+            if (a.term[c].shift) add_shift(c, block, here, own, other, slope);
         }
     }
 
-    void answer_all(const Block& block, double* slopes) const {
-        alignas(64) T x[kPixels * kRow], other[kPixels * kRow], potts[kPixels * kRow] = {}, full[kPixels * kRow] = {};
+    void gradient_all(const Block& block, const T* others, double* slopes, T* rows) const {
+        alignas(64) T here[kPixels * kRow], against[kPixels * kRow], potts[kPixels * kRow] = {};
         T own[kPixels] = {};
-        read(a.x, block, x);
-        if (slopes) read(a.other, block, other);
+        read(x, block, here);
+        std::memset(rows, 0, block.pixels() * kRow * sizeof(T));
         for (int c = 0; c < a.terms; ++c)
-            if (a.term[c].matrix) add_matrix(c, block, x, other, full, slopes);
-        if (slopes) against_the_others(block, other);
-        add_potts(block, potts, own, slopes ? other : nullptr, slopes);
-        for (std::int64_t r = 0, q = 0; r < block.rows; ++r)
-            for (std::int64_t p = 0; p < block.count; ++p, ++q) {
-                const std::int64_t i = block.first + r * slab + p;
-                Vec<T> u[NV] = {}, v[NV];
-                if (a.unary) labels(a.unary, i, u);
-                for (int k = 0; k < NV; ++k)
-                    v[k] = load(potts + q * kRow + k * W) + own[q] * load(x + q * kRow + k * W);
-                v[NV - 1] = within(v[NV - 1]);
-                const T sum = total(v);
-                T* row = a.out + i * a.channels;
-                for (int k = 0; k < NV; ++k) v[k] = sum - v[k] + load(full + q * kRow + k * W) + u[k];
-                for (int k = 0; k + 1 < NV; ++k) store(row + k * W, v[k]);
-                if (p + overhang < block.ends) store(row + (NV - 1) * W, v[NV - 1]);
-                else store_part(row + (NV - 1) * W, v[NV - 1], a.channels - (NV - 1) * W);
+            if (a.term[c].matrix) add_matrix(c, block, here, others, rows, slopes);
+        if (slopes) against_the_others(block, others, against);
+        add_potts(block, potts, own, slopes ? against : nullptr, slopes);
+        for_pixels(block, [&](std::int64_t i, std::int64_t q) {
+            Vec<T> u[NV] = {}, v[NV];
+            if (a.unary) labels(a.unary, i, u);
+            for (int k = 0; k < NV; ++k)
+                v[k] = load(potts + q * kRow + k * W) + own[q] * load(here + q * kRow + k * W);
+            v[NV - 1] = within(v[NV - 1]);
+            const T sum = total(v);
+            for (int k = 0; k < NV; ++k) {
+                T* const at = rows + q * kRow + k * W;
+                store(at, sum - v[k] + load(at) + u[k]);
             }
+        });
     }
 
     void read(const T* array, const Block& block, T* __restrict rows) const {
@@ -356,14 +474,14 @@ template <typename T, int NV> struct Fused {
     }
 
     // From z to sum(z) - z: what the labels other than each one get.
-    void against_the_others(const Block& block, T* rows) const {
-        for (std::int64_t q = 0; q < block.rows * block.count; ++q) {
+    void against_the_others(const Block& block, const T* rows, T* target) const {
+        for (std::int64_t q = 0; q < block.pixels(); ++q) {
             Vec<T> v[NV];
             for (int k = 0; k < NV; ++k) v[k] = load(rows + q * kRow + k * W);
             const T sum = total(v);
             for (int k = 0; k < NV; ++k) v[k] = sum - v[k];
             v[NV - 1] = within(v[NV - 1]);
-            for (int k = 0; k < NV; ++k) store(rows + q * kRow + k * W, v[k]);
+            for (int k = 0; k < NV; ++k) store(target + q * kRow + k * W, v[k]);
         }
     }
 
@@ -482,20 +600,27 @@ template <typename T, int NV> struct Fused {
 
 template <typename T, int NV> static bool fused(const FusedArgs<T>& a, Scratch& scratch) {
     Fused<T, NV> model(a, scratch);
-    const std::int64_t each = a.other ? a.terms * a.channels * model.kRow : 0;
+    const std::int64_t each = a.slopes ? a.terms * a.channels * model.kRow : 0;
     thread_local Scratch partial;
-    double* const slopes = a.other ? partial.get<double>(each * a.threads) : nullptr;
+    double* const slopes = a.slopes ? partial.get<double>(each * a.threads) : nullptr;
     bool bad = false;
-    Barrier barrier;
     if (slopes) std::memset(slopes, 0, each * a.threads * sizeof(double));
+    int splatted = 0;  // by so many threads, in the step before
+    for (int step = 0; step < a.steps; ++step) {
+        Barrier barrier;
+        int threads = 1;
+        model.begin(step);
 #ifdef _OPENMP
 #pragma omp parallel num_threads(a.threads) reduction(|| : bad)
 #endif
-    {
-        const Team team = this_team();
-        bad = !model.fill(team);
-        barrier.wait(team.threads);
-        model.answer(team, slopes ? slopes + team.thread * each : nullptr);
+        {
+            const Team team = this_team();
+            if (team.thread == 0) threads = team.threads;
+            bad = !model.fill(team, splatted == team.threads);
+            barrier.wait(team.threads);
+            model.answer(team, slopes ? slopes + team.thread * each : nullptr);
+        }
+        splatted = model.carry ? threads : 0;
     }
     if (slopes) {
         for (std::int64_t r = 0; r < a.terms * a.channels; ++r)

@@ -1,6 +1,6 @@
 // The inner loops, compiled once per instruction set and chosen at run time.
 //
-// embed.cpp, fused.cpp, kernels.cpp and simplex.cpp are compiled several times with FWCRF_ISA naming the variant; each copy
+// edges.cpp, embed.cpp, fused.cpp, kernels.cpp and simplex.cpp are compiled several times with FWCRF_ISA naming the variant; each copy
 // lives in its own namespace and is reached through one table of function pointers.
 #pragma once
 
@@ -96,17 +96,30 @@ template <typename T> struct Term {
     const T* matrix;                 // (channels, channels), or null for Potts
 };
 
-// out = unary + sum of the terms, applied to x: one pass over x to gather it, one to answer.
+// What becomes of y = P x + u, row by row: x + step (p - x) with p the map of scale y + keep x; or a derivative at p
+// times scale y, for which p is `other`.
+enum class Map : int { none, softmax, project, vertex, softmax_derivative, project_derivative };
+template <typename T> struct Move {
+    Map map;
+    T scale, keep, step;
+};
+
+// out = unary + sum of the terms, applied to x: one pass over x to gather it, one to answer. With moves, so many
+// times in a row, each starting where the last one ended.
 constexpr int kMaxTerms = 8;
 template <typename T> struct FusedArgs {
     const T* x;                      // (n, channels)
     const T* unary;                  // (n, channels) or null
-    T* out;                          // (n, channels)
     std::int64_t n, channels;
     int terms;
     const Term<T>* term;
-    // With y_c = (K_c + diag) x: the derivative of <other, out> in each Potts weight, or in each matrix.
-    const T* other;                  // (n, channels) or null
+    int steps;
+    const Move<T>* move;             // (steps)
+    T* const* out;                   // (steps) arrays (n, channels), which may all be the same, or x
+    const T* const* other;           // (steps) arrays (n, channels), or null
+    T* sum;                          // (n, channels) or null: what all steps but the last add up to
+    // With y_c = (K_c + diag) x: the derivative of <other, out> in each Potts weight, or in each matrix, of all
+    // steps together; or null.
     double* slopes;                  // (terms, channels, channels); of Potts only the first is filled
     int threads;
 };
@@ -119,6 +132,53 @@ template <typename T> struct SimplexArgs {
     std::int64_t n;
     std::int64_t length;             // at least 1
     T scale;                         // x counts times this
+    int threads;
+};
+
+// The ends of the edges of a graph by node: those of node i are first[i] to first[i + 1].
+struct Adjacency {
+    std::int64_t n, edges;
+    const std::int64_t* first;       // (n + 1)
+    const std::int32_t* neighbor;    // (2 edges)
+    const std::int32_t* slot;        // (2 edges): twice the edge, plus 1 at its second node
+};
+
+// out = unary + (K x) M, where K_ij is the weight of the edge from i to j and K_ji is `turned` times that.
+enum class Labels : int { plain = 0, potts = 1, matrix = 2 };
+template <typename T> struct EdgeArgs {
+    Adjacency graph;
+    const T* x;                      // (n, channels)
+    const T* unary;                  // (n, channels) or null
+    T* out;                          // (n, channels)
+    std::int64_t channels;
+    const T* weight;                 // (edges), or one for all
+    bool uniform;
+    T turned;
+    Labels labels;                   // M: the identity, 1 - identity, or `matrix`
+    const T* matrix;                 // (channels, channels) or null
+    int threads;
+};
+
+// out_i = unary_i + sum of T_ij x_j, where an edge's table is T_ij at its first node and T_ij' at its second.
+template <typename T> struct TableArgs {
+    Adjacency graph;
+    const T* x;                      // (n, channels)
+    const T* unary;                  // (n, channels) or null
+    T* out;                          // (n, channels)
+    std::int64_t channels;
+    const T* tables;                 // (edges, channels, channels)
+    int threads;
+};
+
+// Per edge (i, j): <a_i, b_j> + turned <a_j, b_i>, or the matrix a_i b_j' + b_i a_j'.
+template <typename T> struct PairArgs {
+    std::int64_t edges;
+    const std::int32_t* ends;        // (edges, 2)
+    const T* a;                      // (n, channels)
+    const T* b;                      // (n, channels)
+    T* out;                          // (edges) or (edges, channels, channels)
+    std::int64_t channels;
+    T turned;
     int threads;
 };
 
@@ -152,6 +212,15 @@ struct Kernels {
     void (*softmax_f64)(const SimplexArgs<double>&);
     void (*softmax_derivative_f32)(const SimplexArgs<float>&);
     void (*softmax_derivative_f64)(const SimplexArgs<double>&);
+    // False if x held a value that was not finite.
+    bool (*edge_sum_f32)(const EdgeArgs<float>&);
+    bool (*edge_sum_f64)(const EdgeArgs<double>&);
+    bool (*table_sum_f32)(const TableArgs<float>&);
+    bool (*table_sum_f64)(const TableArgs<double>&);
+    void (*edge_inner_f32)(const PairArgs<float>&);
+    void (*edge_inner_f64)(const PairArgs<double>&);
+    void (*edge_outer_f32)(const PairArgs<float>&);
+    void (*edge_outer_f64)(const PairArgs<double>&);
 };
 
 // The fastest table this processor can run; FWCRF_ISA=generic|avx2|avx512 in the environment lowers it.

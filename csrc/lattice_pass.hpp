@@ -154,11 +154,11 @@ static inline Team this_team() {
 #endif
 }
 
-// The blurred values of a lattice: `fill` is called by every thread of a region.
+// The blurred values of a lattice: every thread of a region calls `fill`, or `splat` and then `blur`.
 template <typename T> struct Blurred {
     T* base;  // as many values as `plan` says
     std::int64_t stride, size;
-    int splatters;
+    int splatters;  // threads that splat, each into a lattice of its own
     Barrier barrier;
 
     // How many values are needed, for rows of `width` values.
@@ -168,35 +168,44 @@ template <typename T> struct Blurred {
         // Private lattices pay while they are small beside the image.
         const std::int64_t fit = a.n / (a.vertices + 1) + 1;
         splatters = static_cast<int>(fit < a.threads ? fit : a.threads);
-        return (splatters + 1 > 5 ? splatters + 1 : 5) * size;
+        return (4 + splatters) * size;
     }
 
-    T* work(int buffer) const { return base + (1 + buffer) * size; }
+    T* work(int buffer) const { return base + buffer * size; }
+    T* own(int thread) const { return base + (4 + thread) * size; }
     const T* result(const FilterArgs<T>& a) const {
         if (a.order == BlurOrder::symmetric || a.identity == T(0)) return work((a.corners - 1) & 1);
         return work(2);
     }
 
+    // Another runtime setting may give fewer threads than asked for.
+    int active(int threads) const { return splatters < threads ? splatters : threads; }
+
+    // To splat into; null where this thread has no part in it.
+    T* cleared(Team team) const {
+        if (team.thread >= active(team.threads)) return nullptr;
+        std::memset(own(team.thread), 0, size * sizeof(T));
+        return own(team.thread);
+    }
+
+    template <typename P> bool fill(const P& pass, Team team) {
+        if (T* mine = cleared(team)) pass.splat(share(pass.a.n, team.thread, active(team.threads)), mine);
+        return blur(pass, team);
+    }
+
     // False if this thread met a value that was not finite: it shows in the lattice, which is smaller
     // than the image.
-    template <typename P> bool fill(const P& pass, Team team) {
+    template <typename P> bool blur(const P& pass, Team team) {
         const FilterArgs<T>& a = pass.a;
         const auto [thread, threads] = team;
-        T* const splatted = base;
+        T* const splatted = own(0);
         const Range vertices = share(a.vertices, thread, threads);
-        // Another runtime setting may give fewer threads than asked for.
-        const int active = splatters < threads ? splatters : threads;
-        if (thread < active) {
-            T* mine = base + thread * size;
-            std::memset(mine, 0, size * sizeof(T));
-            pass.splat(share(a.n, thread, active), mine);
-        }
         barrier.wait(threads);
         Vec<T> nothing{};  // 0 * v is not a number unless v is finite
         for (std::int64_t i = vertices.begin * stride; i < vertices.end * stride; i += P::W) {
             Vec<T> sum = load(splatted + i);
-            if (active > 1) {
-                for (int t = 1; t < active; ++t) sum += load(base + t * size + i);
+            if (active(threads) > 1) {
+                for (int t = 1; t < active(threads); ++t) sum += load(own(t) + i);
                 store(splatted + i, sum);
             }
             nothing += sum * T(0);

@@ -12,8 +12,8 @@ namespace fwcrf {
 namespace {
 
 constexpr std::size_t kLargePage = std::size_t{2} << 20;
-constexpr std::size_t kHeldAtMost = std::size_t{64} << 20;
-constexpr int kSlots = 8;
+constexpr std::size_t kHeldAtMost = std::size_t{192} << 20;
+constexpr int kSlots = 16;
 
 struct Held {
     void* block = nullptr;

@@ -82,6 +82,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", type=int, default=3000, help="pixels along each side")
     parser.add_argument("--memory", type=float, default=1.0, help="GiB that the work may take")
+    parser.add_argument("--overlap", type=int, help="pixels that a window reaches beyond its tile")
     parser.add_argument("--folder", type=Path, default=Path("demo-output"), help="where the files go")
     parser.add_argument("--whole", action="store_true", help="also solve the image at once, and compare")
     args = parser.parse_args()
@@ -98,6 +99,7 @@ def main() -> None:
         image,
         scores,
         memory=int(args.memory * 2**30),
+        overlap=args.overlap,
         out=labels,
         progress=lambda done, all_: print(f"tile {done} of {all_}", end="\r", flush=True),
     )

@@ -46,11 +46,8 @@ def strip(path: Path, panels: list[np.ndarray]) -> None:
     print(path)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("-o", "--folder", type=Path, default=Path("docs/assets"))
-    folder = parser.parse_args().folder
-    folder.mkdir(parents=True, exist_ok=True)
+def strips() -> dict[str, Callable[[], list[np.ndarray]]]:
+    """The panels of each strip, drawn when asked for."""
     image, logits = scene()
 
     def refined(kernels: list, **settings) -> np.ndarray:
@@ -59,35 +56,42 @@ def main() -> None:
     def usual(xy: float = 80, color: float = 13, weight: float = 5) -> list:
         return [Spatial(3), Bilateral(xy, color, weight)]
 
-    strip(
-        folder / "sweep-start.jpg",
-        [
+    def confident(confidence: float) -> np.ndarray:
+        return PALETTE[fwcrf.refine(image, logits.argmax(-1), from_labels=confidence, kernels=usual())]
+
+    def sweep(caption: str, values: list, picture: Callable) -> Callable[[], list[np.ndarray]]:
+        return lambda: [panel(picture(value), caption.format(value)) for value in values]
+
+    solvers = ["mf", "fw", "l2fw", "efw", "anneal-fw"]
+    return {
+        "start": lambda: [
             panel(image, "image"),
             panel(PALETTE[logits.argmax(-1)], "scores"),
             panel(refined([Spatial(3)]), "Spatial(3) alone"),
             panel(refined(usual()[1:]), "Bilateral(80, 13) alone"),
             panel(refined(usual()), "both"),
         ],
-    )
-    sweeps: dict[str, tuple[str, list, Callable[[float], np.ndarray]]] = {
-        "color": ("color={}", [2, 5, 13, 40, 120], lambda v: refined(usual(color=v))),
-        "xy": ("xy={}", [3, 10, 30, 80, 300], lambda v: refined(usual(xy=v))),
-        "weight": ("weight={}", [0, 1, 5, 15, 50], lambda v: refined(usual(weight=v))),
-        "spatial": ("Spatial({}, weight=3)", [1, 3, 6, 12, 25], lambda v: refined([Spatial(v, weight=3)])),
-        "steps": ("num_steps={}", [0, 1, 3, 10, 50], lambda v: refined(usual(), num_steps=int(v))),
+        "color": sweep("color={}", [2, 5, 13, 40, 120], lambda v: refined(usual(color=v))),
+        "xy": sweep("xy={}", [3, 10, 30, 80, 300], lambda v: refined(usual(xy=v))),
+        "weight": sweep("weight={}", [0, 1, 5, 15, 50], lambda v: refined(usual(weight=v))),
+        "spatial": sweep(
+            "Spatial({}, weight=3)", [1, 3, 6, 12, 25], lambda v: refined([Spatial(v, weight=3)])
+        ),
+        "steps": sweep("num_steps={}", [0, 1, 3, 10, 50], lambda v: refined(usual(), num_steps=v)),
+        "solver": sweep("{}", solvers, lambda v: refined(usual(), solver=v)),
+        "confidence": sweep("from_labels={}", [0.55, 0.7, 0.9, 0.99, 0.999], confident),
     }
-    for name, (caption, values, picture) in sweeps.items():
-        strip(folder / f"sweep-{name}.jpg", [panel(picture(v), caption.format(v)) for v in values])
-    solvers = ["mf", "fw", "l2fw", "efw", "anneal-fw"]
-    strip(folder / "sweep-solver.jpg", [panel(refined(usual(), solver=s), s) for s in solvers])
-    labels = logits.argmax(-1)
-    strip(
-        folder / "sweep-confidence.jpg",
-        [
-            panel(PALETTE[fwcrf.refine(image, labels, from_labels=c, kernels=usual())], f"from_labels={c}")
-            for c in (0.55, 0.7, 0.9, 0.99, 0.999)
-        ],
-    )
+
+
+def main() -> None:
+    drawn = strips()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("-o", "--folder", type=Path, default=Path("docs/assets"))
+    parser.add_argument("--only", choices=drawn, help="one strip instead of all")
+    args = parser.parse_args()
+    args.folder.mkdir(parents=True, exist_ok=True)
+    for name in [args.only] if args.only else drawn:
+        strip(args.folder / f"sweep-{name}.jpg", drawn[name]())
 
 
 if __name__ == "__main__":

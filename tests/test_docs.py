@@ -1,12 +1,16 @@
-"""Every block of Python and of commands in the README and the documentation runs, and answers as printed."""
+"""Every block of the README and the documentation runs and answers as printed; pages and links are there."""
 
 import doctest
+import inspect
 import re
 import shlex
 import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
+
+import fwcrf
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -40,3 +44,54 @@ def carry_out(command, fwcrf_command):
 
 def test_there_are_blocks_to_run():
     assert sum(map(len, BLOCKS.values())) >= 3
+
+
+# --- the site ------------------------------------------------------------------------------------
+
+
+def listed_pages(entries):
+    for entry in entries:
+        for value in entry.values():
+            yield from [value] if isinstance(value, str) else listed_pages(value)
+
+
+def test_every_page_is_listed_once():
+    nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
+    assert sorted(listed_pages(nav)) == [page.name for page in PAGES if page.parent.name == "docs"]
+
+
+def headings(page):
+    """The anchors of a page, as the table of contents makes them."""
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in titles}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not re.match(r"https?:", target):
+            path, _, anchor = target.partition("#")
+            there = (page.parent / path).resolve() if path else page
+            assert there.is_file(), target
+            assert not anchor or anchor in headings(there), target
+
+
+def test_what_is_linked_is_not_forgotten():
+    assert headings(ROOT / "docs" / "solvers.md") >= {"how-to-choose", "annealing", "add-a-solver"}
+
+
+def test_every_public_name_is_in_the_reference():
+    """By itself, or as a member of a module that is shown whole."""
+    shown = set(re.findall(r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE))
+    for name in fwcrf.__all__:
+        value = getattr(fwcrf, name)
+        module = value.__name__ if inspect.ismodule(value) else value.__module__
+        assert {f"fwcrf.{name}", module} & shown or any(s.startswith(module + ".") for s in shown), name
+
+
+def test_nothing_is_left_to_be_filled_in():
+    for page in PAGES:
+        text = re.sub(r"```.*?```|`[^`]*`", "", page.read_text(), flags=re.DOTALL)
+        assert not re.search(r"\b(?:TODO|FIXME|XXX|TABLE|SEAMS|MEMORY|COSTTABLE)\b", text), page.name

@@ -30,9 +30,8 @@ def fresh():
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("solver", ["l2fw", "mf"])
-def test_compiled_without_a_break(solver, fresh):
-    layer = crf(solver=solver, **SINGLE, skip=0.5, num_steps=3)
+def test_compiled_without_a_break(fresh):
+    layer = crf(**SINGLE, skip=0.5, num_steps=3)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     for seed in range(2):  # other lattices have other numbers of vertices
         photo, z = image(2, grid=(6, 7), seed=seed, **SINGLE), logits(2, grid=(6, 7), seed=seed, **SINGLE)
@@ -41,7 +40,7 @@ def test_compiled_without_a_break(solver, fresh):
 
 def test_compiled_for_training(fresh):
     learnable = ("weights", "compatibility", "lambda", "steps", "skip")
-    layer = crf(learnable=learnable, skip=0.5, num_steps=2, **SINGLE)
+    layer = crf(solver="efw", learnable=learnable, skip=0.5, num_steps=2, **SINGLE)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     photo, z = inputs(2)
     found = []

@@ -284,9 +284,9 @@ def test_large_logits_have_finite_gradients(solver, scale):
 
 
 @pytest.mark.parametrize("optimizer", [torch.optim.SGD, torch.optim.Adam], ids=["sgd", "adam"])
-@pytest.mark.parametrize("rate", [0.1, 0.01])
 @pytest.mark.parametrize("solver", ["l2fw", "efw", "mf"])
-def test_two_thousand_steps_on_random_data_without_a_nan(solver, rate, optimizer):
+def test_training_on_random_data_without_a_nan(solver, optimizer):
+    """At a high rate, which goes to the ends of all ranges in fewer steps than a usual one."""
     torch.manual_seed(0)
     learnable = ("weights", "compatibility", "lambda", "steps", "skip")
     layer = DenseCRF(
@@ -294,8 +294,8 @@ def test_two_thousand_steps_on_random_data_without_a_nan(solver, rate, optimizer
         weights="full", noise=0.1, skip=0.0 if solver == "mf" else 0.5,
     )  # fmt: skip
     grid = (3, 4)
-    descent = optimizer(layer.parameters(), lr=rate)
-    for _ in range(2000):
+    descent = optimizer(layer.parameters(), lr=0.3)
+    for _ in range(100):
         photo, z = torch.rand(3, *grid), 5 * torch.randn(L, *grid)
         loss = torch.nn.functional.nll_loss(layer(photo, z)[None], torch.randint(L, (1, *grid)))
         descent.zero_grad()

@@ -12,6 +12,7 @@ from torch.testing import assert_close
 import fwcrf
 from fwcrf.regularizers import Entropy, Mixed, Simplex, SquaredL2
 from fwcrf.solvers import FrankWolfe
+from fwcrf.solvers.splits import convexified
 from fwcrf.stepsizes import (
     Adaptive,
     Constant,
@@ -19,6 +20,7 @@ from fwcrf.stepsizes import (
     Harmonic,
     InverseSqrt,
     LineSearch,
+    SegmentSearch,
     Sequence,
     Step,
     rule,
@@ -90,6 +92,16 @@ def test_line_search_and_adaptive_steps_never_raise_the_objective(seed, name):
     before = float(total(step, 0.0))
     for stepsize in (LineSearch(), Adaptive()):
         assert float(total(step, stepsize(step))) <= before + 1e-12 * (1 + abs(before))
+
+
+@pytest.mark.parametrize("name", ["matrix", "potts", "any compatibility"])
+def test_segment_search_never_raises_the_objective_and_is_line_search_where_it_is_convex(name, g):
+    E = PROBLEMS[name]()
+    for f in (E, convexified(E, Simplex())[0]):
+        step = make(f, g, feasible(6, 3, seed=4))
+        a = SegmentSearch()(step)
+        assert total(step, a) <= total(step, torch.zeros_like(a)) + 1e-12
+    assert_close(a, LineSearch()(step), atol=1e-6, rtol=0)
 
 
 def test_concave_objectives_take_a_full_step(g):

@@ -5,7 +5,7 @@
     image, logits
       -> features      a vector per pixel (position, colour, anything)
       -> kernels       a symmetric operator K per Gaussian: exact, lattice, separable
-      -> pairwise      P = sum_c (K_c - diag) (x) M_c
+      -> pairwise      P = sum_c (K_c - diag) (x) M_c, or a sparse graph
       -> energy        E(x) = 1/2 <x, P x> + <u, x>,  u = -logits,  x in a product of simplices
       -> solver        x_{k+1} = x_k + a_k (p_k - x_k),  p_k = argmin_p <grad f(x_k), p> + g(p)
       -> rounding      labels
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from fwcrf import (
         gradients,
+        graphs,
         kernels,
         losses,
         pairwise,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         theory,
     )
     from fwcrf.energy import Energy
+    from fwcrf.graphs import SparseMRF, read_uai, write_uai
     from fwcrf.layer import DenseCRF
     from fwcrf.points import refine_points
     from fwcrf.refinement import refine
@@ -42,11 +44,14 @@ __all__ = [
     "DenseCRF",
     "Energy",
     "Solution",
+    "SparseMRF",
     "gradients",
+    "graphs",
     "kernels",
     "losses",
     "minimize",
     "pairwise",
+    "read_uai",
     "refine",
     "refine_points",
     "regularizers",
@@ -55,6 +60,7 @@ __all__ = [
     "spectrum",
     "stepsizes",
     "theory",
+    "write_uai",
 ]
 __version__ = "0.1.0.dev0"
 
@@ -63,9 +69,12 @@ _DEFINED_IN = {
     "DenseCRF": "layer",
     "Energy": "energy",
     "Solution": "solvers",
+    "SparseMRF": "graphs",
     "minimize": "solvers",
+    "read_uai": "graphs",
     "refine": "refinement",
     "refine_points": "points",
+    "write_uai": "graphs",
 }
 
 

@@ -33,11 +33,48 @@ def diagonal(
     index: Any, weight: Any, order: Any, neighbors: Any, tap: float, identity: float, out: Any, threads: int
 ) -> None: ...
 def filter_axis(x: Any, taps: Any, out: Any, threads: int) -> None: ...
+def label_spans(x: Any, unary: Any, gap: Any, most: Any, threads: int) -> None: ...
+def take_columns(x: Any, which: Any, out: Any, threads: int) -> None: ...
+def spread_columns(x: Any, which: Any, out: Any, threads: int) -> None: ...
 def transpose(x: Any, out: Any, threads: int) -> None: ...
 def project(v: Any, scale: float, out: Any, threads: int) -> None: ...
 def project_derivative(d: Any, p: Any, scale: float, out: Any, threads: int) -> None: ...
 def softmax(v: Any, scale: float, out: Any, threads: int) -> None: ...
 def softmax_derivative(d: Any, p: Any, scale: float, out: Any, threads: int) -> None: ...
+def adjacency(edges: Any, first: Any, neighbor: Any, slot: Any) -> None: ...
+def edge_sum(
+    x: Any,
+    unary: Any,
+    weight: Any,
+    matrix: Any,
+    potts: bool,
+    turned: float,
+    first: Any,
+    neighbor: Any,
+    slot: Any,
+    out: Any,
+    threads: int,
+) -> bool: ...
+def table_sum(
+    x: Any, unary: Any, tables: Any, first: Any, neighbor: Any, slot: Any, out: Any, threads: int
+) -> bool: ...
+def edge_inner(a: Any, b: Any, edges: Any, turned: float, out: Any, threads: int) -> None: ...
+def edge_outer(a: Any, b: Any, edges: Any, out: Any, threads: int) -> None: ...
+def graph_descent(
+    unary: Any,
+    x: Any,
+    weight: Any,
+    matrix: Any,
+    tables: Any,
+    first: Any,
+    neighbor: Any,
+    slot: Any,
+    max_sweeps: int,
+    restarts: int,
+    seed: int,
+    out: Any,
+    threads: int,
+) -> None: ...
 
 class ModelF32:
     @staticmethod
@@ -63,15 +100,17 @@ class ModelF32:
         up_weight: list[Any],
         shift: Any,
     ) -> None: ...
-    def apply(
+    def run(
         self,
         x: Any,
         unary: Any,
         potts: Any,
         full: Any,
         matrices: Any,
-        out: Any,
-        other: Any,
+        moves: Any,
+        outs: list[Any],
+        others: list[Any],
+        sum: Any,
         slopes: Any,
         threads: int,
     ) -> bool: ...

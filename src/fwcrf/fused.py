@@ -1,5 +1,7 @@
 """P x + u of a dense model as one native operation: every kernel, the compatibility and the unary together.
 
+Steps of a solver that map P x + u row by row, each a ``Move``, are taken natively too, all in one call.
+
 It is an engine, not a model: ``fuse`` looks at the terms of P and answers with a ``Fused`` that computes the
 same, or with None where some term has no part in it (exact kernels, other devices, bandwidths that are being
 learned). Answers differ by float rounding, and in float32 by up to 1e-4 of the
@@ -11,23 +13,43 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from fwcrf import _core
+from fwcrf import _core, columns
 from fwcrf.compatibility import Compatibility, Potts
 from fwcrf.kernels.lattice import _ORDERS, _TAP, Lattice
 from fwcrf.kernels.operator import Operator, Shifted, check_finite, check_values
 from fwcrf.kernels.ops import transformed
 from fwcrf.kernels.separable import Separable
 from fwcrf.memory import empty
+from fwcrf.simplex import _project_derivative, _softmax_derivative, project_onto_simplex, softmax
 from fwcrf.threads import threads_for
 
 _MODELS = {torch.float32: _core.ModelF32, torch.float64: _core.ModelF64}
 MAX_TERMS = 8
 MAX_AXES = 8
+
+
+@dataclass(frozen=True)
+class Move:
+    """x <- x + step (p - x) with p = oracle(scale (P x + u) + keep x), row by row."""
+
+    oracle: Literal["softmax", "project", "vertex"]  # vertex: that of the largest entry
+    scale: float
+    keep: float = 0.0
+    step: float = 1.0
+
+    def numbers(self) -> list[float]:
+        return [_MAPS.index(self.oracle), self.scale, self.keep, self.step]
+
+
+_MAPS = ["none", "softmax", "project", "vertex", "softmax derivative", "project derivative"]
+_ANSWER = [0.0, 1.0, 0.0, 1.0]  # P x + u itself
+_ORACLES = {"softmax": softmax, "project": project_onto_simplex}
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,23 +84,62 @@ class Fused:
 
     def __call__(self, x: Tensor, unary: Tensor | None) -> Tensor:
         """P x + u; without a unary, P x."""
-        n = self.terms[0][0].n
-        check_values(x, n, self.batch_shape)
-        weights = [_weight(compat, x) for _, compat in self.terms]
+        weights = self._weights(x)
         if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, unary, *weights)):
             return _Apply.apply(self, x, unary, *weights)  # type: ignore[return-value]
-        return self.run(x, unary, weights)[0]
+        return self.answer(x, unary, weights)
+
+    def moved(self, x: Tensor, unary: Tensor, moves: Sequence[Move]) -> Tensor | None:
+        """Where the moves lead from x; None if derivatives are asked for that this engine has not."""
+        weights = self._weights(x)
+        if not (torch.is_grad_enabled() and any(t.requires_grad for t in (x, unary, *weights))):
+            return self._end(x, unary, weights, moves)
+        if any(m.step != 1 or m.keep != 0 or m.oracle not in _ORACLES for m in moves):
+            return None
+        return _Moves.apply(self, moves, x, unary, *weights)  # type: ignore[return-value]
+
+    def _end(self, x: Tensor, unary: Tensor, weights: Sequence[Tensor], moves: Sequence[Move]) -> Tensor:
+        end = empty(x.shape, x.dtype)
+        first = 1 if _may_prune(x, weights, moves) else len(moves)
+        self.run(x, unary, weights, [m.numbers() for m in moves[:first]], [end] * first)
+        if first == len(moves):
+            return end
+        rest = moves[first:]
+        kept = _possible(end, unary, rest)
+        if len(kept) > _FEW * x.shape[-1]:
+            self.run(end, unary, weights, [m.numbers() for m in rest], [end] * len(rest))
+        else:
+            few = columns.take(end, kept)
+            self.run(few, columns.take(unary, kept), weights, [m.numbers() for m in rest], [few] * len(rest))
+            columns.spread(few, kept, end)
+        return end
+
+    def _weights(self, x: Tensor) -> list[Tensor]:
+        check_values(x, self.terms[0][0].n, self.batch_shape)
+        return [_weight(compat, x) for _, compat in self.terms]
+
+    def answer(self, x: Tensor, unary: Tensor | None, weights: Sequence[Tensor]) -> Tensor:
+        out = empty(x.shape, x.dtype)
+        self.run(x, unary, weights, [_ANSWER], [out])
+        return out
 
     def run(
         self,
         x: Tensor,
         unary: Tensor | None,
         weights: Sequence[Tensor],
-        other: Tensor | None = None,
+        moves: Sequence[Sequence[float]],
+        outs: Sequence[Tensor],
+        others: Sequence[Tensor] = (),
+        total: Tensor | None = None,
         *,
+        slopes: bool = False,
         checked: bool = True,
-    ) -> tuple[Tensor, Tensor | None]:
-        """The answer; and where another x is given, the derivative of <other, P x> in each weight."""
+    ) -> Tensor | None:
+        """Fill ``outs``, one move after the other; the sum of all but the last is added to ``total``.
+
+        With ``slopes``, the derivative of <other, P x> in each weight, summed over the moves.
+        """
         labels, terms = x.shape[-1], len(weights)
         flat = lambda t: None if t is None else t.detach().contiguous().view(-1, *x.shape[-2:])  # noqa: E731
         full = torch.tensor([w.dim() > 0 for w in weights], dtype=torch.uint8)
@@ -88,15 +149,15 @@ class Fused:
         for M, w in zip(matrices, weights, strict=True):
             if w.dim():
                 M.copy_(w.detach())
-        out = empty(x.shape, x.dtype)
-        slopes = None if other is None else torch.zeros(terms, labels, labels, dtype=torch.float64)
-        finite = self.native.apply(
-            flat(x), flat(unary), potts, full, matrices, flat(out), flat(other), slopes,
+        found = torch.zeros(terms, labels, labels, dtype=torch.float64) if slopes else None
+        finite = self.native.run(
+            flat(x), flat(unary), potts, full, matrices, torch.tensor(moves, dtype=torch.float64),
+            [flat(t) for t in outs], [flat(t) for t in others], flat(total), found,
             threads_for(40 * terms * x.numel()),
         )  # fmt: skip
         if checked and not finite:
             check_finite(x, "x")
-        return out, slopes
+        return found
 
     def term_by_term(self, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
         """P x by operations that autograd sees through."""
@@ -109,6 +170,39 @@ class Fused:
         return total
 
 
+# Labels are left out where fewer than this part of them remain, of arrays large enough to pay for the search.
+_FEW = 0.6
+_LARGE = 1 << 18
+# An entropic step that cannot give a label more than this is taken to give it nothing.
+_NOTHING = 1e-6
+
+
+def _may_prune(x: Tensor, weights: Sequence[Tensor], moves: Sequence[Move]) -> bool:
+    return (
+        len(moves) > 2
+        and x.numel() >= _LARGE
+        and x.shape[-1] > 2
+        and moves[0].step == 1
+        and all(m.keep == 0 and m.scale < 0 for m in moves)
+        and all(w.dim() == 0 and float(w) >= 0 for w in weights)
+    )
+
+
+def _possible(x: Tensor, unary: Tensor, moves: Sequence[Move]) -> Tensor:
+    """The labels that moves from x can lead to.
+
+    With Potts penalties and kernels that are not negative, neighbours speak only for labels that they have:
+    if no pixel has label s, the others' lead over s can only grow. So the oracle gives s no more than by the
+    unary alone: nothing where another label leads by 1/|scale| (projection) or at all (vertex), and at most
+    exp(-|scale| lead) for softmax.
+    """
+    gap, most = columns.spans(x, unary)
+    reach = {"project": 1.0, "vertex": 0.0, "softmax": -math.log(_NOTHING)}
+    near = max(reach[m.oracle] / -m.scale for m in moves)
+    tiny = _NOTHING if any(m.oracle == "softmax" for m in moves) else 0.0
+    return ((gap <= near) | (most > tiny)).nonzero().squeeze(-1)
+
+
 class _Apply(torch.autograd.Function):
     """P is symmetric, so that it is its own backward, and finds the derivatives in the weights on the way."""
 
@@ -117,7 +211,7 @@ class _Apply(torch.autograd.Function):
         ctx.model, ctx.has_unary = model, unary is not None
         ctx.learned = any(ctx.needs_input_grad[3:])
         ctx.save_for_backward(x if ctx.learned else None, *weights)
-        return model.run(x, unary, weights)[0]
+        return model.answer(x, unary, weights)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
@@ -134,8 +228,67 @@ class _Apply(torch.autograd.Function):
                     of_weights[i] = slope
             return None, of_x, of_unary, *of_weights
         # Gradients may overflow on purpose (loss scaling): what to do about it is the caller's.
-        of_x, slopes = ctx.model.run(g, None, weights, x, checked=False)
+        of_x = empty(g.shape, g.dtype)
+        others = [x] if ctx.learned else []
+        slopes = ctx.model.run(g, None, weights, [_ANSWER], [of_x], others, slopes=ctx.learned, checked=False)
         return None, of_x, of_unary, *_slopes(slopes, weights, ctx.needs_input_grad[3:])
+
+
+class _Moves(torch.autograd.Function):
+    """Full steps x_{k+1} = oracle(scale (P x_k + u)), all of them; backward goes through them as natively.
+
+    With J_k the derivative of step k's oracle, d_k = scale J_k g_{k+1} is its part of the unary's gradient,
+    and g_k = P d_k.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, model: Fused, moves: Sequence[Move], x: Tensor, unary: Tensor, *weights: Tensor
+    ) -> Tensor:
+        ctx.model, ctx.moves = model, moves
+        points = [empty(x.shape, x.dtype) for _ in moves]
+        model.run(x, unary, weights, [m.numbers() for m in moves], points)
+        ctx.save_for_backward(x, unary, *weights, *points)
+        return points[-1]
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+        model, moves, terms = ctx.model, ctx.moves, len(ctx.model.terms)
+        x, unary, *saved = ctx.saved_tensors
+        weights, points = saved[:terms], [x, *saved[terms:]]
+        if torch.is_grad_enabled():
+            return None, None, *_again(model, moves, x, unary, weights, g, ctx.needs_input_grad[2:])
+        last = _DERIVATIVES[moves[-1].oracle](g.contiguous(), points[-1], moves[-1].scale)
+        of_unary = last.clone()
+        # From the last step but one back to the first, and then the gradient at the start.
+        back = [[_MAPS.index(f"{m.oracle} derivative"), m.scale, 0.0, 1.0] for m in moves[-2::-1]]
+        learned = any(ctx.needs_input_grad[4:])
+        slopes = model.run(
+            last, None, weights, [*back, _ANSWER], [last] * len(moves), points[-2::-1], of_unary,
+            slopes=learned, checked=False,
+        )  # fmt: skip
+        return None, None, last, of_unary, *_slopes(slopes, weights, ctx.needs_input_grad[4:])
+
+
+_DERIVATIVES = {"softmax": _softmax_derivative, "project": _project_derivative}
+
+
+def _again(
+    model: Fused,
+    moves: Sequence[Move],
+    x: Tensor,
+    unary: Tensor,
+    weights: Sequence[Tensor],
+    g: Tensor,
+    needed: Sequence[bool],
+) -> list[Tensor | None]:
+    """The gradients as a graph of their own, by steps that autograd sees."""
+    y = x
+    for m in moves:
+        y = _ORACLES[m.oracle](_Apply.apply(model, y, unary, *weights), m.scale)
+    inputs = [t for t, need in zip((x, unary, *weights), needed, strict=True) if need]
+    found = iter(torch.autograd.grad(y, inputs, g, create_graph=True))
+    return [next(found) if need else None for need in needed]
 
 
 def _slopes(slopes: Tensor | None, weights: Sequence[Tensor], needed: Sequence[bool]) -> list[Tensor | None]:
@@ -237,8 +390,14 @@ def band(matrix: Tensor) -> Band:
     return Band(rows, first.int(), padded.gather(-1, shared).mT.contiguous())
 
 
-def _factors(size: int, taps: Tensor, left: Tensor, right: Tensor) -> tuple[Band, Band]:
+def _factors(size: int, *axis: Tensor) -> tuple[Band, Band]:
     """Bands ``down`` and ``up`` of the matrix of one axis: diag(left) K diag(right) = up down."""
+    return _made(size, axis[0].dtype, *(t.detach().numpy().tobytes() for t in axis))
+
+
+@lru_cache(maxsize=64)  # the next image has the same size more often than not
+def _made(size: int, dtype: torch.dtype, *axis: bytes) -> tuple[Band, Band]:
+    taps, left, right = (torch.frombuffer(bytearray(values), dtype=dtype) for values in axis)
     sigma = _sigma(taps)
     spacing = int(sigma / 1.5 + 1e-3) if taps.dtype == torch.float32 and sigma < size else 1
     if spacing < 2:

@@ -27,6 +27,7 @@ from fwcrf.kernels.operator import warn_caller
 from fwcrf.pairwise import inner
 from fwcrf.regularizers import Simplex
 from fwcrf.solvers import FrankWolfe, Solver
+from fwcrf.solvers.solver import at_once
 from fwcrf.solvers.trace import look
 
 
@@ -48,7 +49,8 @@ class Unrolled:
         pass
 
     def __call__(self, f: Energy, solver: Solver, x0: Tensor, num_steps: int) -> Tensor:
-        return _steps(f, solver, solver.init(f, x0), 0, num_steps).x
+        x = at_once(f, solver, x0, num_steps)
+        return _steps(f, solver, solver.init(f, x0), 0, num_steps).x if x is None else x
 
 
 @dataclass(frozen=True)

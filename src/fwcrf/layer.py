@@ -83,6 +83,19 @@ class DenseCRF(nn.Module):
     torch.Size([2, 3, 8, 9])
     """
 
+    kernels: tuple[Kernel, ...]
+    solver: Solver
+    learnable: tuple[str, ...]
+    gradient: Gradient
+    num_classes: int
+    # Of those that are learned:
+    weights: nn.Parameter
+    compatibility: nn.Parameter
+    log_lambda: nn.Parameter
+    raw_steps: nn.Parameter
+    raw_skip: nn.Parameter
+    log_bandwidths: nn.ParameterDict
+
     def __init__(
         self,
         num_labels: int,

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fwcrf.compatibility import Compatibility, compatibility
 from fwcrf.features import pixels
-from fwcrf.fused import Fused, fuse
+from fwcrf.fused import Fused, Move, fuse
 from fwcrf.kernels.gaussians import Gaussian, Kernel, Weight
 from fwcrf.kernels.operator import Operator, has_values
 
@@ -52,6 +52,10 @@ class Pairwise(ABC):
         """P x + u."""
         return self(x) + unary
 
+    def moved(self, x: Tensor, unary: Tensor, moves: Sequence[Move]) -> Tensor | None:
+        """Where moves along P x + u lead from x; None if they have to be made one by one."""
+        return None
+
     def absolute_row_sums(self, num_labels: int) -> Tensor:
         """sum_jt |P_is,jt|, or an upper bound on it, ``(*batch, n, L)``.
 
@@ -61,6 +65,12 @@ class Pairwise(ABC):
 
     def self_edges(self) -> list[SelfEdges] | None:
         """What would restore the diagonal blocks that were left out of P; None if that is not known."""
+        return None
+
+    def descend(
+        self, unary: Tensor, x: Tensor, *, max_sweeps: int, restarts: int, seed: int
+    ) -> Tensor | None:
+        """Labels ``(*batch, n)`` by moving one node at a time from x; None if P has no way of its own."""
         return None
 
     def __add__(self, other: Pairwise) -> Pairwise:
@@ -82,6 +92,10 @@ class Dense(Pairwise):
     def plus(self, x: Tensor, unary: Tensor) -> Tensor:
         engine = self._engine(x, unary)
         return self._one_by_one(x) + unary if engine is None else engine(x, unary)
+
+    def moved(self, x: Tensor, unary: Tensor, moves: Sequence[Move]) -> Tensor | None:
+        engine = self._engine(x, unary) if moves else None
+        return None if engine is None else engine.moved(x, unary, moves)
 
     @abstractmethod
     def _one_by_one(self, x: Tensor) -> Tensor: ...

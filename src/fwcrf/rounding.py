@@ -32,7 +32,7 @@ def get(rounding: str | Rounding) -> Rounding:
 
 
 @torch.no_grad()
-def bcd(f: Energy, x: Tensor, *, max_applications: int = 200, seed: int = 0) -> Tensor:
+def bcd(f: Energy, x: Tensor, *, max_applications: int = 200, restarts: int = 0, seed: int = 0) -> Tensor:
     """Block coordinate descent from x to labels: E of the labels is not above E(x), up to rounding error.
 
     Nodes move to their best label until no node can gain by moving alone, or P has been applied
@@ -41,9 +41,20 @@ def bcd(f: Energy, x: Tensor, *, max_applications: int = 200, seed: int = 0) -> 
     exactly from one application of P; if not, half of them, chosen at random, and so on down to one node.
     Nodes that are not yet at a label are always brought to one, whatever that takes.
 
+    A sparse graph moves its nodes one by one in native code, ``max_applications`` times round at most. It can
+    also go on from labels that have been disturbed, region by region, and keep what is better: ``restarts``
+    times, the same for the same ``seed``.
+
     The energy is linear in each node if P has no self-edges. With them, moves are still accepted only when E
     falls, but a node that could gain may be missed.
     """
+    labels = f.pairwise.descend(f.unary, x, max_sweeps=max_applications, restarts=restarts, seed=seed)
+    if labels is not None:
+        return labels
+    if restarts:
+        raise ValueError(
+            f"restarts={restarts} with {type(f.pairwise).__name__}; expected 0: only sparse graphs have them."
+        )
     if f.unary.shape[-2] * f.unary.shape[-1] <= _SMALL:
         return _one_by_one(f, x, max_sweeps=max_applications)
     return _together(f, x, max_applications, seed)

@@ -13,6 +13,7 @@ InverseSqrt(a)     a / sqrt(k + 1)                                    k
 ConstantLength(a)  a / |p - x|                                        x, p
 Adaptive()         (S(x) / |p - x|^2 + sigma/2) / (L + sigma)         x, p, grad, L_f, sigma_g
 LineSearch()       argmin f + g between x and p                       the same, and P (p - x)
+SegmentSearch()    where f + g stops falling between x and p          f along the way
 =================  =================================================  ==========================
 
 Steps above 1 are cut to 1. The first four are *schedules*: their ``at(k)`` knows the step before it is
@@ -81,6 +82,9 @@ class Step:
 
 Stepsize = Callable[[Step], float | Tensor]
 
+# How well a segment is searched where every look takes a gradient of f.
+_ALONG_SEGMENT = 1e-7
+
 
 def check_steps(value: float | Tensor | Numbers[float | Tensor], name: str) -> None:
     """Refuse steps outside [0, 1]."""
@@ -103,6 +107,14 @@ class Schedule:
 
     def __call__(self, step: Step) -> float | Tensor:
         return self.at(step.k)
+
+
+def known(stepsize: Stepsize, num_steps: int) -> list[float] | None:
+    """The first steps of a rule that looks at nothing but k, if they are plain numbers."""
+    if not isinstance(stepsize, Schedule):
+        return None
+    steps = [stepsize.at(k) for k in range(num_steps)]
+    return None if any(isinstance(a, Tensor) for a in steps) else steps  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
@@ -210,7 +222,7 @@ class LineSearch:
         d, g = step.direction, step.g
         slope, curvature = linear(step.grad, d), inner(d, step.change)
         if g.quadratic:
-            return _least_of_parabola(slope + linear(g.grad(step.x), d), curvature + g.curvature(d))
+            return least_of_parabola(slope + linear(g.grad(step.x), d), curvature + g.curvature(d))
 
         def derivative(a: Tensor) -> Tensor:
             x = step.towards(a)
@@ -218,7 +230,37 @@ class LineSearch:
             x = x.masked_fill(x == 0, torch.finfo(x.dtype).tiny)
             return slope + a * curvature + linear(g.grad(x), d)
 
-        return torch.where(curvature <= 0, 1.0, _zero_of_increasing(derivative, slope, step.x.dtype))
+        return torch.where(
+            curvature <= 0, 1.0, _zero_of_increasing(derivative, slope, 4 * torch.finfo(step.x.dtype).eps)
+        )
+
+
+@dataclass(frozen=True)
+class SegmentSearch:
+    """Where f + g stops falling between x and p, for any differentiable f: its minimiser where f is convex.
+
+    Each look along the segment takes a gradient of f. f + g never rises.
+    """
+
+    def __call__(self, step: Step) -> Tensor:
+        f, g, d = step.f, step.g, step.direction
+
+        def derivative(a: Tensor) -> Tensor:
+            x = step.towards(a)
+            return linear(f.grad(x), d) + linear(g.grad(x), d)
+
+        def total(a: Tensor) -> Tensor:
+            x = step.towards(a)
+            return f.value(x) + g.value(x)
+
+        a = _zero_of_increasing(derivative, step.gap, _ALONG_SEGMENT)
+        start = total(torch.zeros_like(a))
+        for _ in range(60):  # only if f is not convex: the zero that was found may be beyond a hill
+            higher = total(a) > start
+            if not bool(higher.any()):
+                return a
+            a = torch.where(higher, 0.5 * a, a)
+        return torch.where(higher, 0.0, a)
 
 
 def rule(step: float | Tensor | Numbers[float] | Stepsize) -> Stepsize:
@@ -249,14 +291,14 @@ def schedule(step: float | Tensor | Numbers[float] | Stepsize) -> Schedule:
     return found
 
 
-def _least_of_parabola(slope: Tensor, curvature: Tensor) -> Tensor:
+def least_of_parabola(slope: Tensor, curvature: Tensor) -> Tensor:
     """argmin of slope a + curvature/2 a^2 over [0, 1]; where the parabola is concave, an end."""
     convex = curvature > 0
     inside = (-slope / torch.where(convex, curvature, 1.0)).clamp(0.0, 1.0)
     return torch.where(convex, inside, (slope + 0.5 * curvature <= 0).to(slope))
 
 
-def _zero_of_increasing(derivative: Callable[[Tensor], Tensor], like: Tensor, dtype: torch.dtype) -> Tensor:
+def _zero_of_increasing(derivative: Callable[[Tensor], Tensor], like: Tensor, tol: float) -> Tensor:
     """Where an increasing function on [0, 1] crosses 0, per image: 1 if it never does, 0 if it starts above.
 
     Regula falsi with the Illinois weights, and a bisection every third time; of the last bracket the end
@@ -266,7 +308,6 @@ def _zero_of_increasing(derivative: Callable[[Tensor], Tensor], like: Tensor, dt
         low, high = torch.zeros_like(like), torch.ones_like(like)
         at_low, at_high = derivative(low), derivative(high)
         below = at_high <= 0  # so everywhere
-        tol = 4 * torch.finfo(dtype).eps
         for i in range(60):
             if bool((below | (at_low >= 0) | (high - low <= tol)).all()):
                 break

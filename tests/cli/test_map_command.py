@@ -1,3 +1,5 @@
+import gzip
+import re
 import sys
 from types import SimpleNamespace
 
@@ -28,7 +30,8 @@ def asked(monkeypatch):
 
     def solve(*arguments, **settings):
         calls.append((*arguments, settings))
-        return SimpleNamespace(labels=torch.tensor([1, 0, 2]), energy=torch.tensor(-1.5), bound=-2.0)
+        bound = torch.tensor(-2.0) if arguments[0] == "lp-trw" else None
+        return SimpleNamespace(labels=torch.tensor([1, 0, 2]), energy=torch.tensor(-1.5), bound=bound)
 
     def read_uai(path, evidence=None):
         calls.append((path.name, evidence and evidence.name))
@@ -39,10 +42,15 @@ def asked(monkeypatch):
 
 
 def test_what_is_asked_and_answered(asked, fwcrf_command):
-    assert fwcrf_command("map", "a.uai") == (
-        0, "MPE\n3 1 0 2\n", "energy -1.500000, which cannot be lower than -2.000000\n",
-    )  # fmt: skip
+    status, out, err = fwcrf_command("map", "a.uai")
+    assert (status, out) == (0, "MPE\n3 1 0 2\n")
+    assert re.fullmatch(r"energy -1.500000\nlog-value 1.500000\nseconds \d+\.\d{3}\n", err)
     assert asked == [("a.uai", None), ("l2fw", 50, "bcd", {})]
+
+
+def test_a_bound_is_shown_where_there_is_one(asked, fwcrf_command):
+    _, _, err = fwcrf_command("map", "a.uai", "--solver", "lp-trw")
+    assert "\nbound -2.000000\n" in err
 
 
 def test_options(asked, fwcrf_command, tmp_path):
@@ -62,15 +70,33 @@ def test_what_cannot_be_written_is_said_before(asked, fwcrf_command, tmp_path):
     assert asked == []
 
 
-@pytest.mark.skipif(not hasattr(fwcrf, "read_uai"), reason="needs fwcrf.read_uai")
-def test_a_model_in_a_file(fwcrf_command, tmp_path):
-    (tmp_path / "a.uai").write_text(MODEL)
-    status, out, err = fwcrf_command("map", tmp_path / "a.uai")
+@pytest.mark.parametrize("name", ["a.uai", "a.uai.gz"])
+def test_a_model_in_a_file(fwcrf_command, tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(MODEL.encode()) if name.endswith("gz") else MODEL.encode())
+    status, out, err = fwcrf_command("map", path)
     assert (status, out) == (0, "MPE\n2 1 1\n")
-    assert err == "energy -2.995732\n"  # -log(4 * 1 * 5)
+    assert err.startswith("energy -2.995732\nlog-value 2.995732\nseconds ")  # log(4 * 1 * 5)
     (tmp_path / "a.evid").write_text("1 0 0\n")
-    assert fwcrf_command("map", tmp_path / "a.uai", "-e", tmp_path / "a.evid")[1] == "MPE\n2 0 0\n"
-    assert fwcrf_command("map", tmp_path / "b.uai")[0] == 1
+    assert fwcrf_command("map", path, "-e", tmp_path / "a.evid")[1] == "MPE\n2 0 0\n"
+    options = ("--solver", "mf", "--restarts", 8, "--seed", 3)
+    assert fwcrf_command("map", path, *options)[:2] == (0, "MPE\n2 1 1\n")
+
+
+def test_mistakes_are_answered_with_a_sentence(fwcrf_command, tmp_path):
+    path = tmp_path / "a.uai"
+    status, _, err = fwcrf_command("map", path)
+    assert (status, err) == (1, f"fwcrf: {path} cannot be read: No such file or directory.\n")
+    path.write_text(MODEL.replace("4.0", "four"))
+    status, _, err = fwcrf_command("map", path)
+    assert (status, err) == (1, f"fwcrf: {path}, line 9: 'four'; expected a number.\n")
+    path.write_text(MODEL)
+    status, _, err = fwcrf_command("map", path, "--solver", "bp")
+    assert status == 1
+    assert "solver 'bp' is not known" in err
+    status, _, err = fwcrf_command("map", path, "--restarts", 2, "--rounding", "nearest")
+    assert status == 1
+    assert "expected rounding='bcd'" in err
 
 
 def test_bench_is_handed_on(fwcrf_command, monkeypatch):

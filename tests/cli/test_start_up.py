@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-COMMANDS = ["refine", "batch", "tune", "map", "train", "eval", "bench"]
+COMMANDS = ["refine", "batch", "tune", "map", "train", "eval", "bench", "demo"]
 
 
 def run(code, *arguments):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.ndimage import binary_erosion, distance_transform_edt
 
 from fwcrf.evaluation import BoundaryF, trimap
-from fwcrf.evaluation.boundary import borders, within
+from fwcrf.evaluation.boundary import borders, completed, within
 
 seeds = st.integers(0, 10_000)
 
@@ -78,11 +78,54 @@ def test_the_same_labels_score_one():
     assert score.mean() == 1.0
 
 
-def test_borders_on_ignored_pixels_are_neither_found_nor_wrong():
-    truth = torch.tensor([[0, 0, 0, 255, 255, 255, 1, 1, 1]])
-    inside, beside = torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1, 1]]), torch.tensor([[0, 0, 1, 1, 1, 1, 1, 1, 1]])
+def test_pixels_that_do_not_count_make_no_border():
+    """An object that nobody labelled, in the middle of one class and at the edge of the image."""
+    truth = torch.zeros(40, 50, dtype=torch.int64)
+    truth[10:30, 15:40] = 255
+    truth[:, :4] = 255
+    assert not trimap(truth, 3).any()
+    score = BoundaryF(2, radius=2)
+    score.update(torch.zeros_like(truth), truth)
+    assert score.counts.sum() == 0
+
+
+def test_the_border_is_in_the_middle_of_a_narrow_band():
+    truth = torch.zeros(30, 40, dtype=torch.int64)
+    truth[8:22, 10:30] = 1
+    with_band = truth.clone()
+    with_band[within(borders(truth), 1.5)] = 255
+    assert torch.equal(completed(with_band)[12:18], truth[12:18])
+    for radius in (1.0, 2.5, 6.0):
+        assert (trimap(with_band, radius) == trimap(truth, radius)).float().mean() > 0.98
+    score = BoundaryF(2, radius=1)
+    score.update(truth, with_band)
+    assert score.per_class().tolist() == [1.0, 1.0]
+
+
+@given(seeds, st.sampled_from([1, 3, 5]))
+def test_completed_takes_the_nearest_label_within_reach(seed, reach):
+    truth = patches(seed)
+    truth[np.random.default_rng(seed).random(truth.shape) < 0.8] = 255
+    found = completed(torch.from_numpy(truth), reach=reach).numpy()
+    distance = distance_transform_edt(truth == 255)
+    if not (truth != 255).any():
+        distance = np.full(truth.shape, np.inf)
+    assert np.array_equal(found == 255, distance > reach)
+    for y, x in zip(*np.nonzero((truth == 255) & (found != 255)), strict=True):
+        rows, columns = np.nonzero(truth == found[y, x])
+        assert np.hypot(rows - y, columns - x).min() == pytest.approx(distance[y, x])
+
+
+def test_borders_of_labels_on_ignored_pixels_are_neither_found_nor_wrong():
+    truth = torch.tensor(
+        [[0, 0, 0, 255, 255, 255, 255, 1, 1, 1]]
+    )  # its border is between the fifth and the sixth
+    inside, beside = (
+        torch.tensor([[0, 0, 0, 0, 1, 1, 1, 1, 1, 1]]),
+        torch.tensor([[0, 1, 1, 1, 1, 1, 1, 1, 1, 1]]),
+    )
     for predicted, expected in ((inside, 1.0), (beside, 0.0)):
-        score = BoundaryF(2, radius=2)
+        score = BoundaryF(2, radius=1)
         score.update(predicted, truth)
         assert score.per_class()[1].item() == expected
     score = BoundaryF(2, radius=0.5)  # too far away from the border on the ignored pixels

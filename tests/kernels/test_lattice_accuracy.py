@@ -34,10 +34,9 @@ def exact(name, normalization):
 
 @photographs
 @pytest.mark.parametrize("normalization", LATTICE_ERROR)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_close_to_the_exact_kernel(name, normalization, dtype):
+def test_close_to_the_exact_kernel(name, normalization):
     K = Bilateral(normalization=normalization).operator(crop(name))
-    y, expected = K(rows_that_sum_to_one(dtype)).double(), exact(name, normalization)
+    y, expected = K(rows_that_sum_to_one(torch.float32)).double(), exact(name, normalization)
     assert (y - expected).norm() < LATTICE_ERROR[normalization] * expected.norm()
     best_scale = (y * expected).sum() / y.square().sum()
     assert abs(best_scale - 1) < LATTICE_SCALE_ERROR

@@ -1,10 +1,8 @@
 """Rows of any width: blocks of channels, and the reads and writes at the ends of rows."""
 
-import sys
-
 import pytest
 import torch
-from helpers import DTYPES, assert_rounding, in_process, normal, points, run_fenced, uniform
+from helpers import DTYPES, assert_rounding, normal, points, uniform
 
 from fwcrf import _core
 from fwcrf.kernels import Lattice, lattice_torch
@@ -104,9 +102,3 @@ def test_native_filter_refuses_what_would_corrupt_memory(change):
     assert _core.filter(**call)
     with pytest.raises((ValueError, TypeError)):
         _core.filter(**(call | change(call)))
-
-
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="maps pages as on Linux")
-@pytest.mark.parametrize("at_end", [True, False], ids=["end", "start"])
-def test_nothing_beyond_the_arrays_is_touched(at_end):
-    assert in_process(run_fenced, at_end, timeout=100) == "untouched"

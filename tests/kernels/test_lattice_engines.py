@@ -115,11 +115,12 @@ def test_same_answer(d, blur, dtype):
     assert_rounding(one.T(x), other.T(x), times=4)
 
 
-@pytest.mark.parametrize("engine", ["native", "torch"])
-@pytest.mark.parametrize("d", [1, 2, 5, 13])
+@pytest.mark.parametrize(
+    ("d", "engine"), [(1, "native"), (2, "native"), (5, "native"), (13, "native"), (2, "torch"), (5, "torch")]
+)
 def test_gradient_in_the_features(d, engine):
     """Of the lattice as it is, away from borders of simplices."""
-    features, x = points(7, d, seed=1).requires_grad_(), normal(7, 2)
+    features, x = points(5, d, seed=1).requires_grad_(), normal(5, 2)
 
     def apply(features):
         K = Lattice.uncalibrated(features, engine=engine)
@@ -128,10 +129,9 @@ def test_gradient_in_the_features(d, engine):
     assert torch.autograd.gradcheck(apply, (features,))
 
 
-@pytest.mark.parametrize("engine", ["native", "torch"])
-@pytest.mark.parametrize("d", [2, 5])
+@pytest.mark.parametrize(("d", "engine"), [(2, "native"), (5, "native"), (2, "torch")])
 def test_gradient_in_the_features_through_the_calibration(d, engine):
-    features, x = points(2, 9, d, seed=1).requires_grad_(), normal(2, 9, 2).requires_grad_()
+    features, x = points(2, 6, d, seed=1).requires_grad_(), normal(2, 6, 1).requires_grad_()
 
     def apply(features, x):
         K = Lattice.build(features, engine=engine).with_unit_diagonal()

@@ -2,16 +2,19 @@
 
 import pytest
 import torch
-from helpers import DTYPES, KINDS, assert_rounding, cases, lattice, normal, points
+from helpers import KINDS, assert_rounding, cases, lattice, normal, points
 
 from fwcrf.kernels import Exact
 
-UNBATCHED = cases(batched=False, form=("plain", "model", "chain"))
+UNBATCHED = cases(batched=False, form=("plain", "chain"))
 BATCHED = cases(batched=True)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("case", BATCHED, ids=str)
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [(c, torch.float64) for c in BATCHED] + [(c, torch.float32) for c in BATCHED if c.form == "model"],
+    ids=str,
+)
 def test_batch_is_a_loop_over_images(case, dtype):
     K, x = case.operator(dtype), case.x(dtype)
     alone = list(case.images(dtype))
@@ -22,7 +25,7 @@ def test_batch_is_a_loop_over_images(case, dtype):
     assert_rounding(K.diagonal(), torch.stack([k.diagonal() for k in alone]), scale=1.0)
 
 
-@pytest.mark.parametrize("lead", [(2,), (1,), (2, 3), (2, 1, 3)], ids=str)
+@pytest.mark.parametrize("lead", [(1,), (2, 3)], ids=str)
 @pytest.mark.parametrize("case", UNBATCHED, ids=str)
 def test_one_operator_on_a_batch_of_inputs(case, lead):
     K = case.operator(torch.float64)

@@ -60,9 +60,8 @@ def move(value, to):
 
 
 @every_call
-@both_dtypes
-def test_opcheck(op, arguments, dtype):
-    results = torch.library.opcheck(op.default, arguments(dtype))
+def test_opcheck(op, arguments):
+    results = torch.library.opcheck(op.default, arguments(torch.float64))
     assert set(results.values()) == {"SUCCESS"}
 
 

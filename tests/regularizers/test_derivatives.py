@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from helpers import normal
-from listed_regularizers import L, listed
+from listed_regularizers import KINDS, L, listed
 from torch.autograd import gradcheck, gradgradcheck
 from torch.testing import assert_close
 
@@ -112,7 +112,7 @@ def fresh_compiler():
     torch.compiler.reset()
 
 
-@listed(differentiable=True)
+@listed(KINDS, differentiable=True)
 def test_compiled_without_graph_breaks(case, fresh_compiler):
     weights = [torch.tensor(w, dtype=torch.float64, requires_grad=True) for w in case.weights]
     c = normal(N, L, seed=3).requires_grad_()
@@ -130,7 +130,7 @@ def test_compiled_without_graph_breaks(case, fresh_compiler):
         assert_close(a, b, rtol=1e-9, atol=1e-11)
 
 
-@listed(differentiable=True, traceable=True)
+@listed(KINDS, differentiable=True, traceable=True)
 def test_made_inside_what_is_compiled(case, fresh_compiler):
     weights = [torch.tensor(w, dtype=torch.float64) for w in case.weights]
     c = normal(N, L, seed=3)

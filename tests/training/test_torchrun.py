@@ -19,8 +19,8 @@ HERE = Path(__file__).parent
 
 # Fixed statistics, dropout, a whole batch in two parts each; then statistics over both processes.
 RUNS = {
-    "fixed": {"batch_size": 4, "micro_batch": 1, "epochs": 4},
-    "shared": {"batch_size": 4, "epochs": 4, "model": {"batch_norm": "trained", "settings": {"dropout": 0}}},
+    "fixed": {"batch_size": 4, "micro_batch": 1, "epochs": 2},
+    "shared": {"batch_size": 4, "epochs": 2, "model": {"batch_norm": "trained", "settings": {"dropout": 0}}},
 }
 SCRIPT = """
 import sys

@@ -23,7 +23,7 @@ class Journal:
     """The journal of a folder; closed at the end of a ``with`` block."""
 
     def __init__(self, folder: Path | str) -> None:
-        self.path = Path(folder) / NAME
+        self.path: Path = Path(folder) / NAME
         self.keys: dict[tuple[str, str], set[str]] = defaultdict(set)
         if self.path.exists():
             for line in self.path.read_bytes().splitlines():

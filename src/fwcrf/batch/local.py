@@ -46,7 +46,7 @@ class Pool:
         prepare: Callable[[], None] | None = None,
     ) -> None:
         self.job = job
-        self.num_workers = num_workers or processors()
+        self.num_workers: int = num_workers or processors()
         self.prepare = prepare
         self.idle: list[_Worker] = []
         self.busy: list[_Worker] = []

@@ -23,12 +23,15 @@ RUNS = (
     "dropin",
     "memory",
     "scaling",
+    "graph",
     "energy",
     "accuracy",
     "anneal",
+    "choosing",
+    "lp",
 )
 # Not about time: run by name.
-APART = ("accuracy", "anneal")
+APART = ("accuracy", "anneal", "choosing", "lp")
 RESULTS = "bench-results"
 QUICK_ROUNDS = 3
 QUIET = 0.9  # of the cores asked for: less, and figures are those of a busy machine

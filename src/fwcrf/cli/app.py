@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from fwcrf.cli import batch, bench, evaluate, map, refine, train, tune
+from fwcrf.cli import batch, bench, demo, evaluate, experiment, map, refine, train, tune
 
 # Plain text, because colours and frames take longer to import than the rest together.
 app = typer.Typer(
@@ -28,6 +28,8 @@ app.command("map")(map.map_)
 app.command("bench", context_settings=bench.ANY)(bench.bench)
 app.command("train")(train.train)
 app.command("eval")(evaluate.evaluate)
+app.command("experiment")(experiment.experiment)
+app.command("demo")(demo.demo)
 
 
 def _version(asked: bool) -> None:

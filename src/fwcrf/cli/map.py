@@ -35,8 +35,11 @@ def map_(
 ) -> None:
     """Labels of low energy for MODEL, in the format of the UAI competitions.
 
-    The energy, minus the logarithm of the product of all factors, goes to standard error.
+    What is known about them goes to standard error: the energy, minus the logarithm of the product of all
+    factors; that logarithm; a lower bound on the energy, where the solver has one; and the time it took.
     """
+    import time
+
     import fwcrf
     from fwcrf.files.atomic import check_writable, writing
 
@@ -45,14 +48,18 @@ def map_(
     settings: dict[str, Any] = {} if lambda_ is None else {"weight": lambda_}
     if restarts:
         settings |= {"restarts": restarts, "seed": seed}
-    found = fwcrf.read_uai(model, evidence=evidence).solve(solver, steps, rounding, **settings)
-    labels = found.labels.tolist()
+    mrf = fwcrf.read_uai(model, evidence=evidence)
+    start = time.perf_counter()
+    found = mrf.solve(solver, steps, rounding, **settings)
+    labels, energy = found.labels.tolist(), float(found.energy)
+    seconds = time.perf_counter() - start
     text = f"MPE\n{len(labels)} {' '.join(map(str, labels))}\n"
     if output is None:
         sys.stdout.write(text)
     else:
         with writing(output) as file:
             file.write(text.encode())
-    bound = getattr(found, "bound", None)
-    known = "" if bound is None else f", which cannot be lower than {float(bound):.6f}"
-    print(f"energy {float(found.energy):.6f}{known}", file=sys.stderr)
+    print(f"energy {energy:.6f}\nlog-value {-energy:.6f}", file=sys.stderr)
+    if found.bound is not None:
+        print(f"bound {float(found.bound):.6f}", file=sys.stderr)
+    print(f"seconds {seconds:.3f}", file=sys.stderr)

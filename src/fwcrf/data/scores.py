@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from fwcrf.data.classes import Classes
 from fwcrf.data.folder import Splits
 from fwcrf.data.segmentation import Segmentation
 from fwcrf.files import FileError
@@ -27,15 +28,15 @@ class Scored(Dataset[tuple[Tensor, Tensor, Tensor]]):
     """
 
     def __init__(self, dataset: Segmentation, folder: Path, read: Reader) -> None:
-        self.files = {path.stem: path for path in Path(folder).glob("*.npz")}
-        self.indices = [i for i, name in enumerate(dataset.names) if name in self.files]
+        self.files: dict[str, Path] = {path.stem: path for path in Path(folder).glob("*.npz")}
+        self.indices: list[int] = [i for i, name in enumerate(dataset.names) if name in self.files]
         if not self.indices:
             raise FileError(f"{folder} has no NAME.npz for any of the {len(dataset)} images.")
         self.dataset = dataset
         self.read = read
 
     @property
-    def classes(self):
+    def classes(self) -> Classes:
         return self.dataset.classes
 
     @property

@@ -38,7 +38,7 @@ class Segmentation(Dataset[tuple[Tensor, Tensor]]):
     ) -> None:
         if not pairs:
             raise ValueError("there are no images; expected at least one.")
-        self.pairs = list(pairs)
+        self.pairs: list[Pair] = list(pairs)
         self.classes = classes
         self.translate = translate
 

@@ -24,7 +24,7 @@ class Confusion:
     def __init__(self, num_classes: int, ignore_index: int = 255) -> None:
         self.num_classes = num_classes
         self.ignore_index = ignore_index
-        self.matrix = torch.zeros(num_classes, num_classes, dtype=torch.int64)
+        self.matrix: Tensor = torch.zeros(num_classes, num_classes, dtype=torch.int64)
 
     def update(self, predicted: Tensor, truth: Tensor, where: Tensor | None = None) -> None:
         """Count one image or a batch; of the pixels in the mask ``where``, if given."""

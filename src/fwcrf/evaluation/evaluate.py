@@ -54,17 +54,19 @@ class Scores:
         L, ignore = len(classes), classes.ignore_index
         self.classes = classes
         self.measures = measures
-        self.confusion = Confusion(L, ignore)
-        self.trimaps = {radius: Confusion(L, ignore) for radius in measures.trimaps}
-        self.boundary = BoundaryF(L, ignore, measures.boundary_radius) if measures.boundary else None
-        self.images = 0
+        self.confusion: Confusion = Confusion(L, ignore)
+        self.trimaps: dict[float, Confusion] = {radius: Confusion(L, ignore) for radius in measures.trimaps}
+        self.boundary: BoundaryF | None = (
+            BoundaryF(L, ignore, measures.boundary_radius) if measures.boundary else None
+        )
+        self.images: int = 0
 
     def update(self, predicted: Tensor, truth: Tensor) -> None:
         """Count one image: labels ``(H, W)``."""
         self.images += 1
         self.confusion.update(predicted, truth)
         for radius, confusion in self.trimaps.items():
-            confusion.update(predicted, truth, trimap(truth, radius))
+            confusion.update(predicted, truth, trimap(truth, radius, self.classes.ignore_index))
         if self.boundary is not None:
             self.boundary.update(predicted, truth)
 
@@ -134,6 +136,7 @@ def write_labels(path: Path, labels: np.ndarray, palette: np.ndarray) -> None:
 
 
 def write_report(path: Path, report: Mapping[str, Any]) -> None:
+    """The measures as JSON; a file that is there is replaced whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with writing(path) as file:
         file.write((json.dumps(report, indent=2) + "\n").encode())

@@ -43,10 +43,12 @@ def read_npz(
 
 
 def write_npy(file: IO[bytes], array: np.ndarray) -> None:
+    """One array; objects, which would be pickled, are refused."""
     np.lib.format.write_array(file, array, allow_pickle=False)
 
 
 def write_npz(file: IO[bytes], **arrays: np.ndarray) -> None:
+    """Arrays by name, compressed; objects, which would be pickled, are refused."""
     np.savez_compressed(file, allow_pickle=False, **arrays)  # type: ignore[arg-type]
 
 

@@ -24,9 +24,12 @@ _SUFFIX = ".fwcrf-part"
 def writing(path: Path | str) -> Iterator[BinaryIO]:
     """A binary file that becomes ``path`` when the block ends without an exception."""
     path = Path(path)
-    with staging(path.parent if not path.is_symlink() else path.resolve().parent) as (file, temporary):
-        yield file
-    put_in_place(temporary, path)
+    try:
+        with staging(path.parent if not path.is_symlink() else path.resolve().parent) as (file, temporary):
+            yield file
+        put_in_place(temporary, path)
+    except OSError as error:
+        raise FileError(f"{path} cannot be written: {error.strerror or error}.") from error
 
 
 @contextmanager

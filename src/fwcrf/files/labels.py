@@ -32,7 +32,7 @@ def read_labels(path: Path | str, *, key: str | None = None, limit: int = DEFAUL
     elif form == "nifti":
         values = read_nifti(path, limit)[0]
     else:
-        return read_indices(path, form, limit)
+        values = read_indices(path, form, limit)
     if values.dtype.kind == "f" and np.array_equal(values, np.trunc(values)):
         values = values.astype(np.int64)
     if values.dtype.kind not in "bui":

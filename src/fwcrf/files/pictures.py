@@ -110,6 +110,8 @@ def _read_tiff(path: Path, limit: int) -> np.ndarray:
     tifffile = needed("tifffile", "images")
     with tifffile.TiffFile(path) as tiff:
         series = tiff.series[0]
+        if series.dtype is None or series.dtype.kind not in "buif":
+            raise FileError(f"{path} has dtype {series.dtype}; expected whole or floating-point numbers.")
         check_size(path, series.shape, series.dtype.itemsize, limit)
         values, axes = series.asarray(), series.axes
     if "S" in axes:
@@ -118,6 +120,9 @@ def _read_tiff(path: Path, limit: int) -> np.ndarray:
 
 
 def _labels_of_colours(path: Path, colours: np.ndarray) -> np.ndarray:
+    if colours.ndim != 3 or colours.shape[-1] not in (3, 4):
+        raise FileError(f"{path} has shape {colours.shape}; expected one value, or RGB, per pixel.")
+    colours = colours[..., :3]
     packed = colours.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
     known = voc().astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
     order = np.argsort(known)

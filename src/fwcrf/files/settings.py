@@ -26,8 +26,8 @@ from typing import Any
 from fwcrf.files.atomic import writing
 from fwcrf.files.errors import FileError
 from fwcrf.files.needs import needed
+from fwcrf.files.safe_yaml import LARGEST, load_yaml
 
-_LARGEST = 1 << 20
 _KERNELS = {"spatial": ("xy", "weight"), "bilateral": ("xy", "color", "weight")}
 
 
@@ -109,17 +109,12 @@ class Settings:
 
 def read_settings(path: Path | str) -> Settings:
     """Settings from a YAML or JSON file."""
-    yaml = needed("yaml", "cli")
     try:
         with open(path, "rb") as file:
-            text = file.read(_LARGEST + 1)
-        if len(text) > _LARGEST:
-            raise FileError(f"{path} is larger than {_LARGEST} bytes; expected settings, a few lines.")
-        values = yaml.safe_load(text)
+            text = file.read(LARGEST + 1)
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise FileError(f"{path} is not YAML: {' '.join(str(error).split())}") from error
+    values = load_yaml(text, str(path), "cli")
     return Settings.of({} if values is None else values, str(path))
 
 

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from fwcrf.kernels.lattice import Lattice
 
 _COLUMNS = 2048
+# Sums of less than this, and ratios of more, tell nothing; their derivatives would be worse.
+_LEAST, _MOST = 1e-6, 8.0
 
 
 class _Sums(NamedTuple):
@@ -53,11 +55,9 @@ def scale(features: Tensor, lattice: Lattice, fallback: float, *, rows: int = 12
     if features.shape[-2] < 2:
         return features.new_full((*features.shape[:-2], 1), fallback)
     _, exact, own = _sample(features, lattice, rows)
-    square = own.square().sum(-1, keepdim=True)
-    fitted = (own * exact).sum(-1, keepdim=True) / square.clamp(min=1e-300)
     # Far-apart points meet only in the tails of the kernel, where the ratio means nothing.
-    fitted = torch.where(square > 0, fitted, fallback).clamp(fallback / 8, fallback * 8)
-    return fitted.to(features.dtype)
+    fitted = _ratio((own * exact).sum(-1, keepdim=True), own.square().sum(-1, keepdim=True), fallback)
+    return fitted.clamp(fallback / _MOST, fallback * _MOST).to(features.dtype)
 
 
 def row_factor(features: Tensor, lattice: Lattice, *, rows: int = 256) -> Tensor:
@@ -73,7 +73,12 @@ def row_factor(features: Tensor, lattice: Lattice, *, rows: int = 256) -> Tensor
     sums[..., row, 1] = own.to(sums)
     near = lattice.apply(sums).clamp(min=0)
     # Points that no sampled point is near keep the mean ratio.
-    mean = exact.sum(-1, keepdim=True) / own.sum(-1, keepdim=True).clamp(min=1e-300)
-    mean = torch.where(own.sum(-1, keepdim=True) > 0, mean, 1.0).to(sums)
-    prior = 0.3 * own.mean(-1, keepdim=True).to(sums) + torch.finfo(sums.dtype).tiny
-    return ((near[..., 0] + mean * prior) / (near[..., 1] + prior)).sqrt()
+    mean = _ratio(exact.sum(-1, keepdim=True), own.sum(-1, keepdim=True), 1.0)
+    mean = mean.clamp(1 / _MOST, _MOST).to(sums)
+    prior = (0.3 * own.mean(-1, keepdim=True)).clamp(min=_LEAST).to(sums)
+    return ((near[..., 0] + mean * prior) / (near[..., 1] + prior)).clamp(1 / _MOST, _MOST).sqrt()
+
+
+def _ratio(over: Tensor, under: Tensor, fallback: float) -> Tensor:
+    known = under > _LEAST
+    return torch.where(known, over / torch.where(known, under, 1.0), fallback)

@@ -228,6 +228,7 @@ def has_values(x: Tensor) -> bool:
     """Whether x can be looked at: not while torch traces or transforms the code."""
     return not (
         torch.compiler.is_compiling()
+        or x.is_meta
         or isinstance(x, torch._subclasses.FakeTensor)
         or torch._C._functorch.is_functorch_wrapped_tensor(x)  # type: ignore[attr-defined]
     )

@@ -37,11 +37,11 @@ class DeepLabv3ResNet101(nn.Module):
         super().__init__()
         if output_stride not in RATES:
             raise ValueError(f"output_stride={output_stride!r}; expected 8 or 16.")
-        self.backbone = ResNet(output_stride, layers)
-        self.classifier = nn.Sequential(
+        self.backbone: ResNet = ResNet(output_stride, layers)
+        self.classifier: nn.Sequential = nn.Sequential(
             ASPP(2048, RATES[output_stride]), *conv_bn_relu(256, 256, 3), nn.Conv2d(256, num_classes, 1)
         )
-        self.aux_classifier = None
+        self.aux_classifier: nn.Sequential | None = None
         if auxiliary:
             self.aux_classifier = nn.Sequential(
                 *conv_bn_relu(1024, 256, 3), nn.Dropout(0.1), nn.Conv2d(256, num_classes, 1)
@@ -61,14 +61,16 @@ class ASPP(nn.Module):
 
     def __init__(self, channels: int, rates: Sequence[int], out: int = 256) -> None:
         super().__init__()
-        self.convs = nn.ModuleList(
+        self.convs: nn.ModuleList = nn.ModuleList(
             [
                 nn.Sequential(*conv_bn_relu(channels, out, 1)),
                 *(nn.Sequential(*conv_bn_relu(channels, out, 3, rate)) for rate in rates),
                 nn.Sequential(nn.AdaptiveAvgPool2d(1), *conv_bn_relu(channels, out, 1)),
             ]
         )
-        self.project = nn.Sequential(*conv_bn_relu(len(self.convs) * out, out, 1), nn.Dropout(0.5))
+        self.project: nn.Sequential = nn.Sequential(
+            *conv_bn_relu(len(self.convs) * out, out, 1), nn.Dropout(0.5)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         *local, pooled = (conv(x) for conv in self.convs)

@@ -35,10 +35,10 @@ class DeepLabv3PlusXception65(nn.Module):
         super().__init__()
         if output_stride not in RATES:
             raise ValueError(f"output_stride={output_stride!r}; expected 8 or 16.")
-        self.backbone = Xception(output_stride, flows)
-        self.aspp = ASPP(flows[-1].out[-1], RATES[output_stride])
-        self.decoder = Decoder(flows[1].out[1])
-        self.logits = nn.Conv2d(256, num_classes, 1)
+        self.backbone: Xception = Xception(output_stride, flows)
+        self.aspp: ASPP = ASPP(flows[-1].out[-1], RATES[output_stride])
+        self.decoder: Decoder = Decoder(flows[1].out[1])
+        self.logits: nn.Conv2d = nn.Conv2d(256, num_classes, 1)
 
     def forward(self, x: Tensor) -> Tensor:
         early, last = self.backbone(x)
@@ -46,15 +46,20 @@ class DeepLabv3PlusXception65(nn.Module):
 
 
 class ASPP(nn.Module):
+    """Convolutions of several rates and the mean of the image, side by side."""
+
     def __init__(self, channels: int, rates: tuple[int, ...]) -> None:
         super().__init__()
-        self.image_pooling = ConvBN(channels, 256, relu=True, eps=_EPS)
-        self.aspp0 = ConvBN(channels, 256, relu=True, eps=_EPS)
+        self.image_pooling: ConvBN = ConvBN(channels, 256, relu=True, eps=_EPS)
+        self.aspp0: ConvBN = ConvBN(channels, 256, relu=True, eps=_EPS)
+        self.aspp1: nn.Module
+        self.aspp2: nn.Module
+        self.aspp3: nn.Module
         self.aspp1, self.aspp2, self.aspp3 = (
             SeparableConv(channels, 256, dilation=rate, relu=True, eps=_EPS) for rate in rates
         )
-        self.concat_projection = ConvBN(256 * 5, 256, relu=True, eps=_EPS)
-        self.dropout = nn.Dropout(0.1)
+        self.concat_projection: ConvBN = ConvBN(256 * 5, 256, relu=True, eps=_EPS)
+        self.dropout: nn.Dropout = nn.Dropout(0.1)
 
     def forward(self, x: Tensor) -> Tensor:
         pooled = self.image_pooling(x.mean((2, 3), keepdim=True)).expand(-1, -1, *x.shape[-2:])
@@ -63,11 +68,13 @@ class ASPP(nn.Module):
 
 
 class Decoder(nn.Module):
+    """Joins the features with those of an early layer, at its resolution."""
+
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.feature_projection0 = ConvBN(channels, 48, relu=True, eps=_EPS)
-        self.decoder_conv0 = SeparableConv(256 + 48, 256, relu=True, eps=_EPS)
-        self.decoder_conv1 = SeparableConv(256, 256, relu=True, eps=_EPS)
+        self.feature_projection0: ConvBN = ConvBN(channels, 48, relu=True, eps=_EPS)
+        self.decoder_conv0: SeparableConv = SeparableConv(256 + 48, 256, relu=True, eps=_EPS)
+        self.decoder_conv1: SeparableConv = SeparableConv(256, 256, relu=True, eps=_EPS)
 
     def forward(self, x: Tensor, early: Tensor) -> Tensor:
         joined = torch.cat([_corners(x, early), self.feature_projection0(early)], 1)

@@ -89,20 +89,26 @@ class ConvBN(nn.Sequential):
             self.conv = DilatedDepthwise(channels, dilation)
         else:
             groups = channels if depthwise else 1
-            self.conv = nn.Conv2d(channels, out, kernel, stride, kernel // 2, groups=groups, bias=False)
-        self.bn = nn.BatchNorm2d(out, eps=eps)
+            self.conv: nn.Conv2d = nn.Conv2d(
+                channels, out, kernel, stride, kernel // 2, groups=groups, bias=False
+            )
+        self.bn: nn.BatchNorm2d = nn.BatchNorm2d(out, eps=eps)
         if activation is not None:
-            self.activation = activation(inplace=True)
+            self.activation: nn.Module = activation(inplace=True)
 
 
 class InvertedResidual(nn.Module):
+    """Expand, filter each channel, project; added to the input where the shape stays."""
+
     def __init__(self, channels: int, block: Block) -> None:
         super().__init__()
         inner = channels * block.expansion
-        self.expand = ConvBN(channels, inner) if block.expansion > 1 else nn.Identity()
-        self.depthwise = ConvBN(inner, inner, 3, stride=block.stride, dilation=block.dilation, depthwise=True)
-        self.project = ConvBN(inner, block.out, activation=None)
-        self.residual = block.residual
+        self.expand: nn.Module = ConvBN(channels, inner) if block.expansion > 1 else nn.Identity()
+        self.depthwise: ConvBN = ConvBN(
+            inner, inner, 3, stride=block.stride, dilation=block.dilation, depthwise=True
+        )
+        self.project: ConvBN = ConvBN(inner, block.out, activation=None)
+        self.residual: bool = block.residual
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.project(self.depthwise(self.expand(x)))
@@ -115,8 +121,8 @@ class MobileNetV2(nn.Sequential):
     def __init__(self, depth: float = 0.5) -> None:
         super().__init__()
         channels = int(32 * depth)
-        self.conv = ConvBN(3, channels, 3, stride=2)
-        self.blocks = nn.Sequential()
+        self.conv: ConvBN = ConvBN(3, channels, 3, stride=2)
+        self.blocks: nn.Sequential = nn.Sequential()
         for block in blocks(depth):
             self.blocks.append(InvertedResidual(channels, block))
             channels = block.out
@@ -139,11 +145,11 @@ class DeepLabv3MobileNetV2(nn.Module):
         super().__init__()
         self.canvas = canvas
         channels, eps = int(320 * depth), 1.001e-5
-        self.backbone = MobileNetV2(depth)
-        self.image_pooling = ConvBN(channels, 256, eps=eps, activation=nn.ReLU)
-        self.aspp0 = ConvBN(channels, 256, eps=eps, activation=nn.ReLU)
-        self.concat_projection = ConvBN(512, 256, eps=eps, activation=nn.ReLU)
-        self.logits = nn.Conv2d(256, num_classes, 1)
+        self.backbone: MobileNetV2 = MobileNetV2(depth)
+        self.image_pooling: ConvBN = ConvBN(channels, 256, eps=eps, activation=nn.ReLU)
+        self.aspp0: ConvBN = ConvBN(channels, 256, eps=eps, activation=nn.ReLU)
+        self.concat_projection: ConvBN = ConvBN(512, 256, eps=eps, activation=nn.ReLU)
+        self.logits: nn.Conv2d = nn.Conv2d(256, num_classes, 1)
 
     def forward(self, x: Tensor) -> Tensor:
         return from_grid(self.scores(x), STRIDE, (x.shape[-2], x.shape[-1]))

@@ -12,14 +12,14 @@ class Bottleneck(nn.Module):
 
     def __init__(self, channels: int, width: int, stride: int, dilation: int) -> None:
         super().__init__()
-        self.conv1 = nn.Conv2d(channels, width, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = nn.Conv2d(width, width, 3, stride, dilation, dilation, bias=False)
-        self.bn2 = nn.BatchNorm2d(width)
-        self.conv3 = nn.Conv2d(width, 4 * width, 1, bias=False)
-        self.bn3 = nn.BatchNorm2d(4 * width)
-        self.relu = nn.ReLU(inplace=True)
-        self.downsample = None
+        self.conv1: nn.Conv2d = nn.Conv2d(channels, width, 1, bias=False)
+        self.bn1: nn.BatchNorm2d = nn.BatchNorm2d(width)
+        self.conv2: nn.Conv2d = nn.Conv2d(width, width, 3, stride, dilation, dilation, bias=False)
+        self.bn2: nn.BatchNorm2d = nn.BatchNorm2d(width)
+        self.conv3: nn.Conv2d = nn.Conv2d(width, 4 * width, 1, bias=False)
+        self.bn3: nn.BatchNorm2d = nn.BatchNorm2d(4 * width)
+        self.relu: nn.ReLU = nn.ReLU(inplace=True)
+        self.downsample: nn.Sequential | None = None
         if stride > 1 or channels != 4 * width:
             self.downsample = nn.Sequential(
                 nn.Conv2d(channels, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width)
@@ -44,10 +44,10 @@ class ResNet(nn.Module):
         super().__init__()
         if output_stride not in (8, 16, 32):
             raise ValueError(f"output_stride={output_stride!r}; expected 8, 16 or 32.")
-        self.conv1 = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
-        self.bn1 = nn.BatchNorm2d(64)
-        self.relu = nn.ReLU(inplace=True)
-        self.maxpool = nn.MaxPool2d(3, 2, 1)
+        self.conv1: nn.Conv2d = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
+        self.bn1: nn.BatchNorm2d = nn.BatchNorm2d(64)
+        self.relu: nn.ReLU = nn.ReLU(inplace=True)
+        self.maxpool: nn.MaxPool2d = nn.MaxPool2d(3, 2, 1)
         channels, reached, dilation = 64, 4, 1
         for number, count in enumerate(layers, 1):
             width, stride = 32 * 2**number, 1 if number == 1 else 2

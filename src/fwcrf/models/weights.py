@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from fwcrf.files.errors import FileError
 
 
 def read_state(path: str | Path) -> dict[str, Tensor]:
@@ -23,8 +26,24 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
             from safetensors.torch import load_file
         except ImportError:
             raise ImportError(f"{path} needs the safetensors package: pip install 'fwcrf[train]'.") from None
-        return load_file(path)
-    return unwrap(torch.load(path, map_location="cpu", weights_only=True))
+        return _whole(path, load_file)
+    saved = _whole(path, partial(torch.load, map_location="cpu", weights_only=True))
+    if not isinstance(saved, Mapping):
+        raise FileError(f"{path} holds a {type(saved).__name__}; expected a state dict, names and tensors.")
+    return unwrap(saved)
+
+
+def _whole(path: Path, read: Callable[[Path], Any]) -> Any:
+    try:
+        return read(path)
+    except OSError:
+        raise
+    # What is raised for a damaged or hostile file is written down nowhere.
+    except Exception as error:
+        raise FileError(
+            f"{path} cannot be read as tensors: {f'{error}.'.splitlines()[0]} Is it damaged, or does it hold "
+            "more than tensors? That is not read, because it can run code."
+        ) from error
 
 
 def unwrap(saved: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -36,7 +55,7 @@ def unwrap(saved: Mapping[str, Any]) -> dict[str, Tensor]:
     for key in ("state_dict", "model"):
         if isinstance(saved.get(key), Mapping):
             return unwrap(saved[key])
-    return {name.removeprefix("module."): value for name, value in saved.items()}
+    return {str(name).removeprefix("module."): value for name, value in saved.items()}
 
 
 def load(net: nn.Module, state: Mapping[str, Tensor], *, leave: Sequence[str] = ()) -> None:

@@ -38,37 +38,41 @@ class SeparableConv(nn.Module):
         self, channels: int, out: int, stride: int = 1, dilation: int = 1, *, relu: bool, eps: float = EPS
     ) -> None:
         super().__init__()
-        self.conv_dw = nn.Conv2d(
+        self.conv_dw: nn.Conv2d = nn.Conv2d(
             channels, channels, 3, stride, dilation, dilation, groups=channels, bias=False
         )
-        self.bn_dw = nn.BatchNorm2d(channels, eps=eps)
-        self.conv_pw = nn.Conv2d(channels, out, 1, bias=False)
-        self.bn_pw = nn.BatchNorm2d(out, eps=eps)
-        self.act = nn.ReLU(inplace=True) if relu else nn.Identity()
+        self.bn_dw: nn.BatchNorm2d = nn.BatchNorm2d(channels, eps=eps)
+        self.conv_pw: nn.Conv2d = nn.Conv2d(channels, out, 1, bias=False)
+        self.bn_pw: nn.BatchNorm2d = nn.BatchNorm2d(out, eps=eps)
+        self.act: nn.Module = nn.ReLU(inplace=True) if relu else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
         return self.act(self.bn_pw(self.conv_pw(self.act(self.bn_dw(self.conv_dw(x))))))
 
 
 class ConvBN(nn.Sequential):
+    """A convolution, batch norm, and a ReLU if asked for."""
+
     def __init__(
         self, channels: int, out: int, kernel: int = 1, stride: int = 1, *, relu: bool, eps: float = EPS
     ) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(channels, out, kernel, stride, kernel // 2, bias=False)
-        self.bn = nn.BatchNorm2d(out, eps=eps)
+        self.conv: nn.Conv2d = nn.Conv2d(channels, out, kernel, stride, kernel // 2, bias=False)
+        self.bn: nn.BatchNorm2d = nn.BatchNorm2d(out, eps=eps)
         if relu:
-            self.act = nn.ReLU(inplace=True)
+            self.act: nn.ReLU = nn.ReLU(inplace=True)
 
 
 class Module(nn.Module):
+    """Three separable convolutions and a shortcut past them."""
+
     def __init__(self, channels: int, flow: Flow, stride: int, dilation: int) -> None:
         super().__init__()
-        self.shortcut = None
+        self.shortcut: ConvBN | None = None
         if flow.skip and (stride > 1 or channels != flow.out[-1]):
             self.shortcut = ConvBN(channels, flow.out[-1], stride=stride, relu=False)
-        self.skip = flow.skip
-        self.stack = nn.ModuleDict()
+        self.skip: bool = flow.skip
+        self.stack: nn.ModuleDict = nn.ModuleDict()
         before = channels
         for number, out in enumerate(flow.out, 1):
             last = stride if number == 3 else 1
@@ -93,8 +97,8 @@ class Xception(nn.Module):
         super().__init__()
         if output_stride not in (8, 16, 32):
             raise ValueError(f"output_stride={output_stride!r}; expected 8, 16 or 32.")
-        self.stem = nn.Sequential(ConvBN(3, 32, 3, 2, relu=True), ConvBN(32, 64, 3, relu=True))
-        self.blocks = nn.Sequential()
+        self.stem: nn.Sequential = nn.Sequential(ConvBN(3, 32, 3, 2, relu=True), ConvBN(32, 64, 3, relu=True))
+        self.blocks: nn.Sequential = nn.Sequential()
         channels, reached, dilation = 64, 2, 1
         for flow in flows:
             stride = flow.stride if reached * flow.stride <= output_stride else 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 from numbers import Number
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ from fwcrf.pydensecrf.eigen import MatrixXf, wrap
 from fwcrf.pydensecrf.operators import Attraction, kernel
 from fwcrf.simplex import softmax
 from fwcrf.solvers import Solver, minimize
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class KernelType(IntEnum):
@@ -106,7 +109,7 @@ class DenseCRF:
     _energy: Energy | None
 
     # Not __init__, which subclasses written for pydensecrf need not call.
-    def __new__(cls, nvar: int, nlabels: int, *_: object, **__: object):
+    def __new__(cls, nvar: int, nlabels: int, *_: object, **__: object) -> Self:
         self = super().__new__(cls)
         self._nvar = integer(nvar, "nvar", 1)
         self._nlabels = integer(nlabels, "nlabels", 1)
@@ -243,7 +246,7 @@ class DenseCRF2D(DenseCRF):
     _w: int
     _h: int
 
-    def __new__(cls, w: int, h: int, nlabels: int, *_: object, **__: object):
+    def __new__(cls, w: int, h: int, nlabels: int, *_: object, **__: object) -> Self:
         w, h = integer(w, "w", 1), integer(h, "h", 1)
         self = super().__new__(cls, w * h, nlabels)
         self._w, self._h = w, h

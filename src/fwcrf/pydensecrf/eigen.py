@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fwcrf.pydensecrf.arguments import float_array
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class _Values:
@@ -19,7 +22,7 @@ class _Values:
     _values: np.ndarray
     _dimensions = 0
 
-    def __new__(cls, *_: object, **__: object):
+    def __new__(cls, *_: object, **__: object) -> Self:
         self = super().__new__(cls)
         self._values = np.empty((0,) * cls._dimensions, np.float32)
         return self

@@ -24,6 +24,8 @@ def unary_from_labels(
            [0.6931472, 1.3862944, 0.2876821]], dtype=float32)
     """
     assert 0 < gt_prob < 1, f"gt_prob={gt_prob!r} must be in (0,1)"
+    if n_labels < 2:
+        raise ValueError(f"n_labels={n_labels!r}; expected at least 2, between which to choose.")
     labels = labels.flatten()
     if labels.dtype.kind == "u":
         labels = labels.astype(np.int64)  # 0 - 1 would be the largest number instead of the last row

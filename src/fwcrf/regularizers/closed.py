@@ -1,4 +1,4 @@
-"""The regularizers whose oracle is a formula."""
+"""The regularizers whose oracle is a formula; ``oracle`` names it, with what c is multiplied by."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ class Simplex(SumOverNodes):
     """
 
     strong_convexity = 0.0
+    oracle = ("vertex", -1.0)
 
     @property
     def quadratic(self) -> bool:
@@ -72,6 +73,10 @@ class Entropy(SumOverNodes):
     def strong_convexity(self) -> float | Tensor:
         return 2 * smallest(self.weight)
 
+    @property
+    def oracle(self) -> tuple[str, float] | None:
+        return None if isinstance(self.weight, Tensor) else ("softmax", -1 / self.weight)
+
     def argmin(self, c: Tensor) -> Tensor:
         return softmax(*scaled(c, self.weight))
 
@@ -105,6 +110,10 @@ class SquaredL2(SumOverNodes):
     @property
     def strong_convexity(self) -> float | Tensor:
         return smallest(self.weight)
+
+    @property
+    def oracle(self) -> tuple[str, float] | None:
+        return None if isinstance(self.weight, Tensor) else ("project", -1 / self.weight)
 
     def argmin(self, c: Tensor) -> Tensor:
         return project_onto_simplex(*scaled(c, self.weight))

@@ -31,6 +31,8 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class ADMM:
+    """``rho`` weighs the distance between the two copies, ``mirror`` measures it."""
+
     rho: float | Tensor = 1.0
     mirror: Regularizer = field(default_factory=SquaredL2)
 

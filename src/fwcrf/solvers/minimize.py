@@ -13,7 +13,7 @@ from fwcrf.energy import Energy
 from fwcrf.kernels.operator import has_values
 from fwcrf.simplex import softmax
 from fwcrf.solvers.solution import Solution
-from fwcrf.solvers.solver import Solver
+from fwcrf.solvers.solver import Solver, at_once
 from fwcrf.solvers.trace import Tracer, look, value
 
 
@@ -53,6 +53,13 @@ def minimize(
     round_ = roundings.get(rounding)
     x0 = softmax(f.unary, -1.0) if x0 is None else _feasible(x0, f)
 
+    if (
+        not trace
+        and tol is None
+        and callback is None
+        and (x := at_once(f, solver, x0, num_steps)) is not None
+    ):
+        return Solution(x, f, round_)
     tracer = Tracer(f, round_) if trace else None
     seen, run = (f, _call) if tracer is None else (tracer.counted, tracer.run)
     state = run(solver.init, seen, x0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -49,9 +49,9 @@ _NAMED: dict[str, Callable[..., Solver]] = {
 }
 
 
-def names() -> list[str]:
-    """The names that ``get`` knows."""
-    return list(_NAMED)
+def names(*, graphs: bool = False) -> list[str]:
+    """The names that ``get`` knows: of solvers for any energy, with ``graphs`` those for graphs too."""
+    return [*_NAMED, *_on_graphs()] if graphs else list(_NAMED)
 
 
 def get(name: str, **settings: Any) -> Solver:
@@ -63,10 +63,17 @@ def get(name: str, **settings: Any) -> Solver:
     >>> get("l2fw", weight=0.5).regularizer
     SquaredL2(weight=0.5)
     """
-    if name not in _NAMED:
-        raise ValueError(f"solver {name!r} is not known; expected one of {', '.join(_NAMED)}.")
-    known = inspect.signature(_NAMED[name]).parameters
+    table = _NAMED if name in _NAMED else _on_graphs()
+    if name not in table:
+        raise ValueError(f"solver {name!r} is not known; expected one of {', '.join(names(graphs=True))}.")
+    known = inspect.signature(table[name]).parameters
     for setting in settings:
         if setting not in known:
             raise ValueError(f"solver {name!r} has no setting {setting!r}; expected {', '.join(known)}.")
-    return _NAMED[name](**settings)
+    return table[name](**settings)
+
+
+def _on_graphs() -> Mapping[str, Callable[..., Solver]]:
+    from fwcrf.lp.named import NAMED  # which are made of the solvers here
+
+    return NAMED

@@ -74,8 +74,8 @@ class Tracer:
     seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        self.pairwise = Counted(self.energy.pairwise)
-        self.counted = replace(self.energy, pairwise=self.pairwise)
+        self.pairwise: Counted = Counted(self.energy.pairwise)
+        self.counted: Energy = replace(self.energy, pairwise=self.pairwise)
 
     def run(self, function: Callable[..., Any], *args: Any) -> Any:
         start = time.perf_counter()

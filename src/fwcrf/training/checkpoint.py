@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,7 +47,10 @@ def read(path: Path) -> Checkpoint:
                 f"{path} was written by another version of fwcrf; train afresh in another folder."
             )
         return Checkpoint(**stored)
-    except (pickle.UnpicklingError, RuntimeError, KeyError, TypeError, AttributeError, EOFError) as error:
+    except (FileError, OSError):
+        raise
+    # What torch raises for a damaged file is written down nowhere: UnpicklingError, UnicodeDecodeError...
+    except Exception as error:
         raise FileError(
-            f"{path} is no checkpoint of fwcrf, or damaged: {str(error).splitlines()[0]}"
+            f"{path} is no checkpoint of fwcrf, or damaged: {f'{error}.'.splitlines()[0]}"
         ) from error

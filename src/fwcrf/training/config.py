@@ -18,6 +18,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from fwcrf.files import FileError
 from fwcrf.files.atomic import writing
 from fwcrf.files.needs import needed
+from fwcrf.files.safe_yaml import LARGEST, load_yaml
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ class CRF:
 
 @dataclass(frozen=True)
 class Optimizer:
+    """How fast which parameters move."""
+
     name: Literal["sgd", "adam"] = "sgd"
     cnn_lr: float = 0.001
     crf_lr: float = 0.01
@@ -86,6 +89,8 @@ class Run:
 
 @dataclass(frozen=True)
 class Config:
+    """A whole run; ``Config.of`` reads one from nested dictionaries, and names what does not fit."""
+
     data: Data
     model: Model
     crf: CRF | None = None
@@ -124,21 +129,15 @@ def read_config(path: Path | str, changes: Sequence[str] = ()) -> Config:
 
     ``changes`` are made to it: ``"optimizer.crf_lr=0.1"``.
     """
-    yaml = needed("yaml", "train")
     text, source = _text(path)
-    try:
-        values = yaml.safe_load(text)
-        if not isinstance(values, dict):
-            raise FileError(f"{source} holds a {type(values).__name__}; expected names and values.")
-        for change in changes:
-            name, equals, value = change.partition("=")
-            if not equals:
-                raise FileError(
-                    f"{change!r} is no change; expected NAME=VALUE, for example data.root=VOC2012."
-                )
-            _set(values, name.split("."), yaml.safe_load(value), change)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise FileError(f"{source} is not YAML: {' '.join(str(error).split())}") from error
+    values = load_yaml(text, source, "train")
+    if not isinstance(values, dict):
+        raise FileError(f"{source} holds a {type(values).__name__}; expected names and values.")
+    for change in changes:
+        name, equals, value = change.partition("=")
+        if not equals:
+            raise FileError(f"{change!r} is no change; expected NAME=VALUE, for example data.root=VOC2012.")
+        _set(values, name.split("."), load_yaml(value, f"{change!r}", "train"), change)
     return Config.of(values, source)
 
 
@@ -176,12 +175,13 @@ def _packaged():
     return files("fwcrf.training") / "configs"
 
 
-def _text(path: Path | str) -> tuple[str, str]:
+def _text(path: Path | str) -> tuple[bytes, str]:
     packaged = _packaged() / f"{path}.yaml"
     if not Path(path).exists() and packaged.is_file():
-        return packaged.read_text(), str(path)
+        return packaged.read_bytes(), str(path)
     try:
-        return Path(path).read_text(), str(path)
+        with open(path, "rb") as file:
+            return file.read(LARGEST + 1), str(path)
     except OSError as error:
         raise FileError(
             f"{path} cannot be read: {error.strerror or error}. Those that come along: {', '.join(names())}."

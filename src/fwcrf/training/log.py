@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from fwcrf.files.atomic import writing
 from fwcrf.files.needs import needed
@@ -20,11 +20,11 @@ class Table:
     """
 
     def __init__(self, path: Path, columns: Sequence[str], step: int) -> None:
-        self.columns = ["step", *columns]
+        self.columns: list[str] = ["step", *columns]
         kept = [row for row in _rows(path, self.columns) if int(row[0]) <= step]
         with writing(path) as file:
             file.write(_text([self.columns, *kept]).encode())
-        self.file = open(path, "a", newline="")  # noqa: SIM115
+        self.file: IO[str] = open(path, "a", newline="")  # noqa: SIM115
 
     def add(self, step: int, values: Mapping[str, Any]) -> None:
         row = [step, *("" if values.get(name) is None else values[name] for name in self.columns[1:])]
@@ -39,9 +39,11 @@ class Log:
     """``train.csv`` with the loss and learning rates of each step, ``validation.csv``, and TensorBoard."""
 
     def __init__(self, folder: Path, step: int, classes: Sequence[str], tensorboard: bool) -> None:
-        self.steps = Table(folder / "train.csv", ("epoch", "loss", "cnn_lr", "crf_lr"), step)
-        self.validations = Table(folder / "validation.csv", ("epoch", "mean_iou", "accuracy", *classes), step)
-        self.board = None
+        self.steps: Table = Table(folder / "train.csv", ("epoch", "loss", "cnn_lr", "crf_lr"), step)
+        self.validations: Table = Table(
+            folder / "validation.csv", ("epoch", "mean_iou", "accuracy", *classes), step
+        )
+        self.board: Any = None
         if tensorboard:
             board = needed("torch.utils.tensorboard", "tensorboard")
             self.board = board.SummaryWriter(str(folder / "tensorboard"), purge_step=step + 1)

@@ -151,7 +151,9 @@ class _Run:
         for number, (x, y) in enumerate(zip(images.split(size), labels.split(size), strict=True)):
             _seed(config.seed, self.step, self.group.rank * parts + number)
             part = self._loss(x, y) / counts[0].clamp(min=1)
-            part.backward()
+            # Behind vanilla Frank-Wolfe nothing that learns is left to go back to: its gradient is zero.
+            if part.requires_grad:
+                part.backward()
             loss += part.detach()
         self.group.sum(loss)
         if not loss.isfinite():

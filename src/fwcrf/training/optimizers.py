@@ -44,6 +44,7 @@ def parameter_groups(model: CNNCRF, settings: Optimizer) -> list[dict[str, Any]]
 
 
 def optimizer(model: CNNCRF, settings: Optimizer) -> torch.optim.Optimizer:
+    """The optimizer of ``settings``, with groups for the network and the CRF."""
     groups = parameter_groups(model, settings)
     if settings.name == "adam":
         return torch.optim.Adam(groups)

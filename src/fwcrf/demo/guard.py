@@ -1,0 +1,92 @@
+"""Who may ask: pages of this server alone. And what browsers are told about every answer.
+
+A page from elsewhere can send requests here, by a form or by a name that it lets point to this machine. Such
+requests are known by their ``Host`` and ``Origin``, which a page cannot choose.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Any]]
+Send = Callable[[Any], Awaitable[None]]
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'; object-src 'none'",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine is reached under a name.
+
+    >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0"), is_loopback("example.org")
+    (True, True, False, False)
+    """
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class Guard:
+    """Answers 421 or 403 to requests from elsewhere, before anything looks at them."""
+
+    def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], host: str) -> None:
+        self.app = app
+        self.host = host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        refused = self.refusal(Headers(scope=scope), scope.get("scheme", "http"))
+        await (refused or self.app)(scope, receive, send_with_headers)  # type: ignore[operator]
+
+    def refusal(self, headers: Headers, scheme: str) -> JSONResponse | None:
+        """What a request from elsewhere is answered, None for one from here."""
+        if not self._addressed(headers.getlist("host")):
+            return JSONResponse({"error": "this server is not called that; use the address it printed."}, 421)
+        origin = headers.get("origin")
+        if origin is not None and origin != f"{scheme}://{headers['host']}":
+            return JSONResponse({"error": "requests of other pages are not answered."}, 403)
+        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+            return JSONResponse({"error": "requests of other pages are not answered."}, 403)
+        return None
+
+    def _addressed(self, hosts: list[str]) -> bool:
+        """Whether the host is one that this server goes by: never a name that someone else could choose."""
+        if len(hosts) != 1:
+            return False
+        name = hosts[0].rpartition(":")[0] if not hosts[0].endswith("]") and ":" in hosts[0] else hosts[0]
+        name = name.removeprefix("[").removesuffix("]").lower()
+        if is_loopback(name) or name == self.host.lower():
+            return True
+        if is_loopback(self.host):
+            return False
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True

@@ -1,0 +1,23 @@
+"""Sparse graphs: any pairwise model with the solvers of the dense ones."""
+
+from fwcrf.graphs.grid import Edges, grid
+from fwcrf.graphs.mrf import GraphSolution, SparseMRF
+from fwcrf.graphs.potentials import Full, Potts, Tables, TruncatedLinear, TruncatedQuadratic
+from fwcrf.graphs.superpixels import Superpixels, superpixels
+from fwcrf.graphs.uai import read_uai, write_uai
+
+__all__ = [
+    "Edges",
+    "Full",
+    "GraphSolution",
+    "Potts",
+    "SparseMRF",
+    "Superpixels",
+    "Tables",
+    "TruncatedLinear",
+    "TruncatedQuadratic",
+    "grid",
+    "read_uai",
+    "superpixels",
+    "write_uai",
+]

@@ -1,0 +1,242 @@
+"""A Markov random field on any graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fwcrf import rounding as roundings
+from fwcrf import solvers
+from fwcrf.energy import Energy
+from fwcrf.graphs.adjacency import Adjacency, adjacency
+from fwcrf.graphs.forbidden import finite_matrix, finite_tables
+from fwcrf.graphs.operator import SharedEdges, Sparse, TableEdges
+from fwcrf.graphs.potentials import Full, Potential, Tables, potential, read_tables, read_weight
+from fwcrf.kernels.operator import check_finite, has_values
+from fwcrf.solvers.solution import Solution
+from fwcrf.solvers.solver import Solver
+
+
+@dataclass(frozen=True, eq=False)
+class SparseMRF:
+    """E(labels) = constant + sum_i unary_i(labels_i) + sum over edges (i, j) of T_ij(labels_i, labels_j).
+
+    ``unary`` is ``(*batch, n, L)``, float32 or float64; +inf forbids a label, which is also how nodes with
+    fewer labels than others are written. ``edges`` is ``(m, 2)``, the same for the whole batch; edges between
+    the same nodes add up, and one from j to i counts as one from i to j with its table transposed.
+    ``pairwise`` is a number or one per edge (Potts weights), a matrix ``(L, L)`` that all edges share, a
+    table per edge ``(m, L, L)``, or a potential of ``fwcrf.graphs``. A pair of labels that costs +inf is
+    forbidden: see ``energy``.
+
+    >>> mrf = SparseMRF(torch.tensor([[0.0, 2.0], [0.5, 0.0], [3.0, 0.0]]), [[0, 1], [1, 2]], 1.0)
+    >>> found = mrf.solve("mf")
+    >>> found.labels, float(found.energy)
+    (tensor([0, 1, 1]), 1.0)
+    """
+
+    unary: Tensor
+    edges: Tensor
+    pairwise: Potential
+    constant: float = 0.0
+    cardinalities: Tensor | None = None  # (n,): how many labels each node has, where they differ
+
+    def __init__(
+        self, unary: Any, edges: Any, pairwise: Any, *, constant: float = 0.0, cardinalities: Any = None
+    ) -> None:
+        u = torch.as_tensor(unary)
+        if u.dtype not in (torch.float32, torch.float64):
+            raise TypeError(f"unary is {u.dtype}; expected float32 or float64: unary.float(), for example.")
+        if u.dim() < 2 or u.numel() == 0:
+            raise ValueError(
+                f"unary has shape {tuple(u.shape)}; expected (*batch, n, labels), none of them 0."
+            )
+        graph = adjacency(u.shape[-2], edges if isinstance(edges, Tensor) else torch.as_tensor(edges))
+        graph = graph.to(u.device)
+        costs = potential(pairwise, len(graph.edges), u.shape[-1])
+        given = _operator(costs, graph, u)
+        _check_batch(given.batch_shape, u)
+        if not abs(constant) < float("inf"):
+            raise ValueError(f"constant={constant!r}; expected a finite number.")
+        sizes = None if cardinalities is None else _cardinalities(cardinalities, u)
+        known = {
+            "unary": u,
+            "edges": graph.edges.long(),
+            "pairwise": costs,
+            "constant": float(constant),
+            "cardinalities": sizes,
+            "_given": given,
+            "_energy": Energy(_finite(given, u), u),
+        }
+        for name, value in known.items():
+            object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        kind = type(self.pairwise).__name__
+        return f"SparseMRF({self.num_nodes} nodes, {self.num_edges} edges, {self.num_labels} labels, {kind})"
+
+    @property
+    def num_nodes(self) -> int:
+        return self.unary.shape[-2]
+
+    @property
+    def num_labels(self) -> int:
+        return self.unary.shape[-1]
+
+    @property
+    def num_edges(self) -> int:
+        return len(self.edges)
+
+    def energy(self) -> Energy:
+        """E as the solvers see it, without the constant: ``pairwise`` is the graph's operator P.
+
+        Where a pair of labels is forbidden, P has a finite cost there, larger than all that the other labels
+        can make up for.
+        """
+        return self._energy  # type: ignore[attr-defined]
+
+    def tables(self) -> Tensor:
+        """What each edge costs by the labels of its nodes, ``(*batch, m, L, L)``, finite as in ``energy``."""
+        return self.energy().pairwise.tables()  # type: ignore[attr-defined]
+
+    def given_tables(self) -> Tensor:
+        """The same with +inf where a pair of labels is forbidden."""
+        return self._given.tables()  # type: ignore[attr-defined]
+
+    @torch.no_grad()
+    def value(self, labels: Tensor) -> Tensor:
+        """E of labels ``(*batch, n)``, the constant included, ``(*batch,)`` in float64; +inf if forbidden."""
+        labels = torch.as_tensor(labels, device=self.unary.device)
+        shape, L = self.unary.shape[:-1], self.num_labels
+        if labels.dtype.is_floating_point or labels.dtype == torch.bool:
+            raise TypeError(f"labels has dtype {labels.dtype}; expected integers.")
+        if labels.shape[-1:] != shape[-1:]:
+            raise ValueError(
+                f"labels has shape {tuple(labels.shape)}; expected {tuple(shape)}: one label per node."
+            )
+        if labels.min() < 0 or labels.max() >= L:
+            raise ValueError(f"labels run from {labels.min()} to {labels.max()}; expected 0 to {L - 1}.")
+        labels = labels.long().expand(torch.broadcast_shapes(labels.shape, shape))
+        unary = self.unary.expand(*labels.shape, L).gather(-1, labels.unsqueeze(-1))
+        return unary.sum((-2, -1), dtype=torch.float64) + self._given.of_labels(labels) + self.constant  # type: ignore[attr-defined]
+
+    def solve(
+        self,
+        solver: str | Solver = "l2fw",
+        num_steps: int = 50,
+        rounding: str | roundings.Rounding = "bcd",
+        *,
+        restarts: int = 0,
+        seed: int = 0,
+        x0: Tensor | None = None,
+        trace: bool = False,
+        tol: float | None = None,
+        callback: Callable[[int, Tensor], None] | None = None,
+        **settings: Any,
+    ) -> GraphSolution:
+        """Labels of low energy: ``num_steps`` steps of a solver, then rounding.
+
+        ``settings`` are those of a solver given by name (``weight=``, ``step=``, ...); ``trace``, ``tol``,
+        ``x0`` and ``callback`` are those of ``fwcrf.minimize``. With ``rounding="bcd"`` no node can gain by
+        moving alone, and ``restarts`` local searches from disturbed labels follow, random but the same for
+        the same ``seed``. The solvers ``lp-...`` answer with a ``fwcrf.lp.solution.LinearSolution``, which
+        has a lower bound on the energy and the probabilities of edges.
+        """
+        if isinstance(restarts, bool) or int(restarts) != restarts or restarts < 0:
+            raise ValueError(f"restarts={restarts!r}; expected 0 or more.")
+        if restarts and rounding != "bcd":
+            raise ValueError(f"restarts={restarts} with rounding={rounding!r}; expected rounding='bcd'.")
+        if isinstance(solver, str):
+            solver = solvers.get(solver, **settings)
+        elif settings:
+            raise TypeError(f"{', '.join(settings)} beside a solver that is made; give them to solvers.get.")
+        from fwcrf.lp.solution import solve as solve_relaxation  # which answers with a GraphSolution
+        from fwcrf.lp.solvers import LinearSolver
+
+        if isinstance(solver, LinearSolver):
+            return solve_relaxation(
+                self,
+                solver,
+                num_steps=num_steps,
+                rounding=partial(roundings.bcd, restarts=int(restarts), seed=seed)
+                if restarts
+                else roundings.get(rounding),
+                x0=x0,
+                trace=trace,
+                tol=tol,
+                callback=callback,
+            )
+        found = solvers.minimize(
+            self.energy(), solver, x0, num_steps=num_steps, rounding=rounding, trace=trace, tol=tol,
+            callback=callback,
+        )  # fmt: skip
+        round_ = partial(roundings.bcd, restarts=int(restarts), seed=seed) if restarts else found.rounding
+        return GraphSolution(found.probabilities, found.objective, round_, found.trace, found.converged, self)
+
+
+@dataclass(frozen=True, eq=False)
+class GraphSolution(Solution):
+    """A ``Solution`` whose energy has the model's constant in it, with a lower bound where one is known."""
+
+    model: SparseMRF | None = None
+    bound: Tensor | None = None  # (*batch,), float64: no labelling has less
+
+    @cached_property
+    def energy(self) -> Tensor:
+        """E of the labels, ``(*batch,)`` in float64; +inf if they have a forbidden pair."""
+        assert self.model is not None
+        return self.model.value(self.labels)
+
+
+def _operator(pairwise: Potential, graph: Adjacency, unary: Tensor) -> Sparse:
+    m, L = len(graph.edges), unary.shape[-1]
+    if isinstance(pairwise, Tables):
+        return TableEdges(graph, L, read_tables(pairwise.values, m, L, unary))
+    weight = read_weight(pairwise.weight, m, unary)
+    check_finite(weight, "the weight of the edges")
+    matrix = pairwise.matrix(L, unary)
+    if matrix is not None and (matrix.dim() < 2 or matrix.shape[-2:] != (L, L)):
+        raise ValueError(
+            f"the matrix over labels has shape {tuple(matrix.shape)}; expected ({L}, {L}) for {L} labels."
+        )
+    symmetric = not isinstance(pairwise, Full) or _is_symmetric(matrix)  # type: ignore[arg-type]
+    return SharedEdges(graph, L, weight, matrix, symmetric)
+
+
+def _is_symmetric(matrix: Tensor) -> bool:
+    return has_values(matrix) and bool((matrix == matrix.mT).all())
+
+
+def _finite(given: Sparse, unary: Tensor) -> Sparse:
+    if isinstance(given, TableEdges):
+        return TableEdges(given.graph, given.num_labels, finite_tables(given.values, unary))
+    assert isinstance(given, SharedEdges)
+    if given.matrix is None:
+        return given
+    matrix = finite_matrix(given.matrix, given.weight, len(given.graph.edges), unary)
+    return SharedEdges(given.graph, given.num_labels, given.weight, matrix, given.symmetric)
+
+
+def _check_batch(batch: torch.Size, unary: Tensor) -> None:
+    if batch and batch != unary.shape[:-2]:
+        raise ValueError(
+            f"pairwise has a batch of {tuple(batch)} and unary one of {tuple(unary.shape[:-2])}; expected "
+            "the same, or potentials without a batch."
+        )
+
+
+def _cardinalities(value: Any, unary: Tensor) -> Tensor:
+    sizes = torch.as_tensor(value).long()
+    n, L = unary.shape[-2:]
+    if sizes.shape != (n,) or bool((sizes < 1).any()) or bool((sizes > L).any()):
+        raise ValueError(
+            f"cardinalities of shape {tuple(sizes.shape)}; expected {n} numbers of labels from 1 to {L}."
+        )
+    beyond = torch.arange(L) >= sizes.unsqueeze(-1)
+    if not bool((unary.detach().cpu()[..., beyond] == torch.inf).all()):
+        raise ValueError("cardinalities leave out labels that unary allows; expected +inf for them.")
+    return sizes

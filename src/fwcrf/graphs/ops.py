@@ -1,0 +1,324 @@
+"""Sums over the edges of a graph as torch operators, native on the CPU and plain torch elsewhere.
+
+As in ``kernels.ops``, each is a custom operator inside an autograd Function. There are two pairs, and each is
+its own derivatives: sums weighted by a number per edge go with inner products over edges, sums weighted by a
+table per edge with outer products.
+"""
+
+# pyright: reportRedeclaration=false
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fwcrf import _core
+from fwcrf.graphs import edges_torch
+from fwcrf.graphs.adjacency import Adjacency
+from fwcrf.kernels.operator import check_finite
+from fwcrf.kernels.ops import differentiated, untraced
+from fwcrf.memory import empty
+from fwcrf.threads import threads_for
+
+
+def _ready(t: Tensor | None) -> Tensor | None:
+    return None if t is None else t.detach().contiguous()
+
+
+def _batched(info: Any, t: Tensor | None, dim: int | None, images: int) -> Tensor | None:
+    """A tensor (1 or images, ...) under vmap as (vmapped * images, ...)."""
+    if t is None:
+        return None
+    t = t.expand(info.batch_size, *t.shape) if dim is None else t.movedim(dim, 0)
+    return t.expand(-1, images, *[-1] * (t.dim() - 2)).flatten(0, 1)
+
+
+def _images(x: Tensor, dim: int | None) -> int:
+    """How many images x has besides what vmap adds."""
+    return x.shape[0] if dim is None else x.movedim(dim, 0).shape[1]
+
+
+def _no_graphs(dims: tuple[int | None, ...]) -> None:
+    if any(d is not None for d in dims):
+        raise ValueError("vmap over a graph takes batches of x and of potentials, not of edges.")
+
+
+# --- a weight per edge -------------------------------------------------------------------------
+
+
+@torch.library.custom_op("fwcrf::edge_sum", mutates_args=())
+def _sum(
+    x: Tensor,  # (images, n, L)
+    unary: Tensor | None,  # (images, n, L)
+    weight: Tensor,  # (1 or images, m or 1)
+    matrix: Tensor | None,  # (1 or images, L, L)
+    potts: bool,
+    turned: float,
+    first: Tensor,
+    neighbor: Tensor,
+    slot: Tensor,
+    edges: Tensor,
+    checked: bool,
+) -> Tensor:
+    if checked:
+        check_finite(x, "x")
+    return edges_torch.edge_sum(x, unary, weight, matrix, potts, turned, edges)
+
+
+@_sum.register_kernel("cpu")
+def _sum_native(x, unary, weight, matrix, potts, turned, first, neighbor, slot, edges, checked):  # type: ignore
+    x = x.detach().contiguous()
+    out = empty(x.shape, x.dtype)
+    if x.numel():
+        work = x[0].numel() * (2 if matrix is None else 2 + x.shape[-1]) + 2 * slot.numel() * x.shape[-1]
+        finite = _core.edge_sum(
+            x, _ready(unary), _ready(weight), _ready(matrix), potts, turned, first, neighbor, slot, out,
+            threads_for(work),
+        )  # fmt: skip
+        if checked and not finite:
+            check_finite(x, "x")
+    return out
+
+
+@_sum.register_fake
+def _(x, unary, weight, matrix, potts, turned, first, neighbor, slot, edges, checked):  # type: ignore
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+@_sum.register_vmap
+def _(info, in_dims, x, unary, weight, matrix, potts, turned, first, neighbor, slot, edges, checked):  # type: ignore
+    _no_graphs(in_dims[6:10])
+    tensors = (x, unary, weight, matrix)
+    images = _images(x, in_dims[0])
+    tensors = [_batched(info, t, d, images) for t, d in zip(tensors, in_dims[:4], strict=True)]
+    out = _sum(*tensors, potts, turned, first, neighbor, slot, edges, checked)
+    return out.unflatten(0, (info.batch_size, images)), 0
+
+
+@torch.library.custom_op("fwcrf::edge_inner", mutates_args=())
+def _inner(a: Tensor, b: Tensor, turned: float, edges: Tensor) -> Tensor:
+    return edges_torch.edge_inner(a, b, turned, edges)
+
+
+@_inner.register_kernel("cpu")
+def _inner_native(a, b, turned, edges):  # type: ignore
+    out = a.new_empty(a.shape[0], len(edges))
+    if out.numel():
+        work = 4 * len(edges) * a.shape[-1]
+        _core.edge_inner(_ready(a), _ready(b), edges, turned, out, threads_for(work))
+    return out
+
+
+@_inner.register_fake
+def _(a, b, turned, edges):  # type: ignore
+    return a.new_empty(a.shape[0], edges.shape[0])
+
+
+@_inner.register_vmap
+def _(info, in_dims, a, b, turned, edges):  # type: ignore
+    _no_graphs(in_dims[3:])
+    images = _images(a, in_dims[0])
+    a, b = (_batched(info, t, d, images) for t, d in zip((a, b), in_dims[:2], strict=True))
+    return _inner(a, b, turned, edges).unflatten(0, (info.batch_size, images)), 0
+
+
+class _Sum(torch.autograd.Function):
+    """u + (K x) M, linear in each of x, u, the weights and M. M' = turned M, so that P is symmetric."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, unary, weight, matrix, potts, turned, first, neighbor, slot, edges, checked):  # type: ignore
+        return _sum(x, unary, weight, matrix, potts, turned, first, neighbor, slot, edges, checked)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        x, _, weight, matrix, ctx.potts, ctx.turned, *graph, _ = inputs
+        learned = ctx.needs_input_grad[2] or ctx.needs_input_grad[3]
+        ctx.save_for_backward(x if learned else None, weight, matrix, *graph)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        x, weight, matrix, *graph = ctx.saved_tensors
+        grads: list[Tensor | None] = [None] * 11
+        if ctx.needs_input_grad[0]:
+            grads[0] = _Sum.apply(g, None, weight, matrix, ctx.potts, ctx.turned, *graph, False)
+            if matrix is None and not ctx.potts:
+                grads[0] = ctx.turned * grads[0]
+        if ctx.needs_input_grad[1]:
+            grads[1] = g
+        if ctx.needs_input_grad[2]:
+            over_labels = g.sum(-1, keepdim=True) - g if ctx.potts else g if matrix is None else g @ matrix.mT
+            assert x is not None
+            found = _Inner.apply(over_labels, x, ctx.turned, *graph)
+            grads[2] = found.sum_to_size(weight.shape)
+        if ctx.needs_input_grad[3]:
+            y = _Sum.apply(x, None, weight, None, False, ctx.turned, *graph, False)
+            grads[3] = (y.mT @ g).sum_to_size(matrix.shape)
+        return tuple(grads)
+
+
+class _Inner(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(a, b, turned, first, neighbor, slot, edges):  # type: ignore
+        return _inner(a, b, turned, edges)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        a, b, ctx.turned, *graph = inputs
+        ctx.save_for_backward(a, b, *graph)
+
+    @staticmethod
+    def backward(ctx: Any, h: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        a, b, *graph = ctx.saved_tensors
+        along = lambda x: _Sum.apply(x, None, h, None, False, ctx.turned, *graph, False)  # noqa: E731
+        of_a = along(b) if ctx.needs_input_grad[0] else None
+        of_b = ctx.turned * along(a) if ctx.needs_input_grad[1] else None
+        return of_a, of_b, None, None, None, None, None
+
+
+def edge_sum(
+    x: Tensor,  # (images, n, L)
+    unary: Tensor | None,  # (images, n, L)
+    weight: Tensor,  # (1 or images, m or 1)
+    matrix: Tensor | None,  # (1 or images, L, L)
+    potts: bool,
+    turned: float,
+    graph: Adjacency,
+) -> Tensor:
+    """u + (K x) M with K_ij = weight and K_ji = turned weight for an edge (i, j), and M' = turned M.
+
+    M is the identity, 1 - identity (``potts``) or ``matrix``.
+    """
+    arguments = (x, unary, weight, matrix, potts, turned, *graph.arrays, True)
+    if differentiated(x, unary, weight, matrix):
+        return _Sum.apply(*arguments)  # type: ignore[return-value]
+    return _sum_native(*arguments) if untraced(x) else _sum(*arguments)
+
+
+# --- a table per edge --------------------------------------------------------------------------
+
+
+@torch.library.custom_op("fwcrf::table_sum", mutates_args=())
+def _tables(
+    x: Tensor,  # (images, n, L)
+    unary: Tensor | None,  # (images, n, L)
+    tables: Tensor,  # (1 or images, m, L, L)
+    first: Tensor,
+    neighbor: Tensor,
+    slot: Tensor,
+    edges: Tensor,
+    checked: bool,
+) -> Tensor:
+    if checked:
+        check_finite(x, "x")
+    return edges_torch.table_sum(x, unary, tables, edges)
+
+
+@_tables.register_kernel("cpu")
+def _tables_native(x, unary, tables, first, neighbor, slot, edges, checked):  # type: ignore
+    x = x.detach().contiguous()
+    out = empty(x.shape, x.dtype)
+    if x.numel():
+        work = x[0].numel() + slot.numel() * x.shape[-1] ** 2
+        finite = _core.table_sum(
+            x, _ready(unary), _ready(tables), first, neighbor, slot, out, threads_for(work)
+        )
+        if checked and not finite:
+            check_finite(x, "x")
+    return out
+
+
+@_tables.register_fake
+def _(x, unary, tables, first, neighbor, slot, edges, checked):  # type: ignore
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
+
+
+@_tables.register_vmap
+def _(info, in_dims, x, unary, tables, first, neighbor, slot, edges, checked):  # type: ignore
+    _no_graphs(in_dims[3:7])
+    images = _images(x, in_dims[0])
+    tensors = [_batched(info, t, d, images) for t, d in zip((x, unary, tables), in_dims[:3], strict=True)]
+    out = _tables(*tensors, first, neighbor, slot, edges, checked)
+    return out.unflatten(0, (info.batch_size, images)), 0
+
+
+@torch.library.custom_op("fwcrf::edge_outer", mutates_args=())
+def _outer(a: Tensor, b: Tensor, edges: Tensor) -> Tensor:
+    return edges_torch.edge_outer(a, b, edges)
+
+
+@_outer.register_kernel("cpu")
+def _outer_native(a, b, edges):  # type: ignore
+    out = empty((a.shape[0], len(edges), a.shape[-1], a.shape[-1]), a.dtype)
+    if out.numel():
+        _core.edge_outer(_ready(a), _ready(b), edges, out, threads_for(2 * out[0].numel()))
+    return out
+
+
+@_outer.register_fake
+def _(a, b, edges):  # type: ignore
+    return a.new_empty(a.shape[0], edges.shape[0], a.shape[-1], a.shape[-1])
+
+
+@_outer.register_vmap
+def _(info, in_dims, a, b, edges):  # type: ignore
+    _no_graphs(in_dims[2:])
+    images = _images(a, in_dims[0])
+    a, b = (_batched(info, t, d, images) for t, d in zip((a, b), in_dims[:2], strict=True))
+    return _outer(a, b, edges).unflatten(0, (info.batch_size, images)), 0
+
+
+class _Tables(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, unary, tables, first, neighbor, slot, edges, checked):  # type: ignore
+        return _tables(x, unary, tables, first, neighbor, slot, edges, checked)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        x, _, tables, *graph, _ = inputs
+        ctx.save_for_backward(x if ctx.needs_input_grad[2] else None, tables, *graph)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        x, tables, *graph = ctx.saved_tensors
+        grads: list[Tensor | None] = [None] * 8
+        if ctx.needs_input_grad[0]:
+            grads[0] = _Tables.apply(g, None, tables, *graph, False)
+        if ctx.needs_input_grad[1]:
+            grads[1] = g
+        if ctx.needs_input_grad[2]:
+            grads[2] = _Outer.apply(g, x, *graph).sum_to_size(tables.shape)
+        return tuple(grads)
+
+
+class _Outer(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(a, b, first, neighbor, slot, edges):  # type: ignore
+        return _outer(a, b, edges)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, h: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        a, b, *graph = ctx.saved_tensors
+        of_a = _Tables.apply(b, None, h, *graph, False) if ctx.needs_input_grad[0] else None
+        of_b = _Tables.apply(a, None, h, *graph, False) if ctx.needs_input_grad[1] else None
+        return of_a, of_b, None, None, None, None
+
+
+def table_sum(x: Tensor, unary: Tensor | None, tables: Tensor, graph: Adjacency) -> Tensor:
+    """u_i + the sum of T_ij x_j over edges, with ``tables`` (1 or images, m, L, L): T_ji = T_ij'."""
+    arguments = (x, unary, tables, *graph.arrays, True)
+    if differentiated(x, unary, tables):
+        return _Tables.apply(*arguments)  # type: ignore[return-value]
+    return _tables_native(*arguments) if untraced(x) else _tables(*arguments)

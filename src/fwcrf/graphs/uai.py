@@ -1,0 +1,317 @@
+"""Models in the format of the UAI competitions, with unary and pairwise factors.
+
+A factor is a table of values that are not negative, and the model their product: an energy is minus the
+logarithm of a value. Factors over the same variables add up; those without variables go into the constant.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fwcrf.files.atomic import check_writable, writing
+from fwcrf.files.errors import FileError
+from fwcrf.files.limits import DEFAULT_LIMIT, check_size
+from fwcrf.graphs.mrf import SparseMRF
+from fwcrf.graphs.uai_text import Numbers, read_numbers
+
+# exp(-E) of a larger energy leaves the range of float64 with all its digits.
+_LARGEST = 600.0
+# Tables that are put into words before they are written.
+_AT_ONCE = 20_000
+
+
+def read_uai(
+    path: Path | str,
+    evidence: Path | str | Mapping[int, int] | None = None,
+    *,
+    limit: int = DEFAULT_LIMIT,
+) -> SparseMRF:
+    """A model from a ``.uai`` file, MARKOV or BAYES, gzipped or not, in float64.
+
+    ``evidence`` is a ``.evid`` file, or labels by variable: the other labels of those variables are
+    forbidden. A value of 0 is an energy of +inf. Factors over three and more variables are refused, and so
+    is a model that would take more than ``limit`` bytes.
+    """
+    _, numbers = read_numbers(path, ("MARKOV", "BAYES"), limit)
+    path = Path(path)
+    n = int(numbers.integers(0, 1, "the number of variables", 1, 2**31 - 1)[0])
+    sizes = numbers.integers(1, n, "a number of labels", 1, 2**31 - 1)
+    count = int(numbers.integers(1 + n, 1, "the number of factors", 0, 2**31 - 1)[0])
+    L = int(sizes.max())
+    check_size(path, (n, L), 8, limit)
+    scopes, at = _scopes(numbers, 2 + n, count, n)
+    tables, end = _tables(numbers, at, scopes, sizes)
+    if end < len(numbers.values):
+        numbers.refuse(end, "the end of the file after the last table")
+
+    arity = (scopes >= 0).sum(1)
+    unary = np.where(np.arange(L) < sizes[:, None], 0.0, np.inf)
+    constant = float(_energies(numbers, tables[arity == 0], 1).sum())
+    if not np.isfinite(constant):
+        raise FileError(
+            f"{path} has a factor without variables that is 0; expected some labelling to be possible."
+        )
+    for size, chosen in _groups(arity == 1, sizes[scopes[:, 0]]):
+        np.add.at(unary, (scopes[chosen, 0], slice(size)), _energies(numbers, tables[chosen], size))
+    pair = arity == 2
+    edges, which = _edges(scopes[pair], n)
+    check_size(path, (len(edges), L, L), 8, limit)
+    pairwise = np.zeros((len(edges), L, L))
+    _add_pairs(pairwise, which, scopes[pair], tables[pair], sizes, numbers)
+
+    for variable, label in _evidence(evidence, n, sizes, limit).items():
+        kept = unary[variable, label]
+        unary[variable] = np.inf
+        unary[variable, label] = kept
+    impossible = np.isinf(unary).all(1)
+    if impossible.any():
+        raise FileError(
+            f"{path} leaves no label to variable {int(impossible.argmax())}: factors and evidence forbid all."
+        )
+    return SparseMRF(
+        torch.from_numpy(unary),
+        torch.from_numpy(edges),
+        torch.from_numpy(pairwise),
+        constant=constant,
+        cardinalities=torch.from_numpy(sizes),
+    )
+
+
+def write_uai(path: Path | str, mrf: SparseMRF) -> None:
+    """Write a model as MARKOV, whole or not at all; gzipped if the name ends in ``.gz``.
+
+    Energies come back as they were to float64's rounding; a constant is spread over the unary factors.
+    """
+    if mrf.unary.dim() != 2 or mrf.tables().dim() != 3:
+        raise ValueError(
+            f"unary has shape {tuple(mrf.unary.shape)}; expected (n, L): a file has one model, not a batch."
+        )
+    check_writable(path)
+    sizes = _sizes(mrf)
+    unary, pairwise = (t.detach().cpu().double().numpy() for t in (mrf.unary, mrf.given_tables()))
+    edges = mrf.edges.cpu().numpy()
+    unary, pairwise = _within_range(unary, pairwise, mrf.constant)
+    with writing(path) as file:
+        packed = str(path).endswith(".gz")
+        out = gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) if packed else file
+        for piece in _pieces(sizes, edges, np.exp(-unary), np.exp(-pairwise)):
+            out.write(piece.encode())
+        if packed:
+            out.close()
+
+
+def _scopes(numbers: Numbers, at: int, count: int, n: int) -> tuple[np.ndarray, int]:
+    """The variables of each factor, (count, 2), -1 where there are fewer, and where the tables begin."""
+    numbers.take(at, count, f"the variables of {count} factors")  # at least a number each
+    scopes = np.full((count, 2), -1, dtype=np.int64)
+    window = numbers.values[at : at + 3 * count].tolist()
+    starts, place = [0] * count, 0
+    for factor in range(count):
+        if place >= len(window):
+            numbers.take(at + place, 1, f"the variables of factor {factor}")
+        arity = window[place]
+        if arity not in (0.0, 1.0, 2.0):
+            if arity > 2 and arity == int(arity):
+                numbers.refuse(
+                    at + place,
+                    f"at most 2 variables in factor {factor}: unary and pairwise factors are read, those of "
+                    "higher order are not",
+                )
+            numbers.refuse(at + place, f"the number of variables of factor {factor}")
+        starts[factor] = place
+        place += 1 + int(arity)
+    start = at + np.array(starts, dtype=np.int64)
+    arity = numbers.values[start].astype(np.int64) if count else np.empty(0, dtype=np.int64)
+    numbers.take(at, place, "the variables of the factors")
+    for column in range(2):
+        has = arity > column
+        index = start[has] + 1 + column
+        found = numbers.values[index]
+        wrong = ~((found >= 0) & (found < n) & (found == np.floor(found)))
+        if wrong.any():
+            numbers.refuse(int(index[wrong.argmax()]), f"a variable, a whole number from 0 to {n - 1}")
+        scopes[has, column] = found
+    twice = (arity == 2) & (scopes[:, 0] == scopes[:, 1])
+    if twice.any():
+        numbers.refuse(int(start[twice.argmax()]) + 2, "another variable: the factor names one of them twice")
+    return scopes, at + place
+
+
+def _tables(numbers: Numbers, at: int, scopes: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, int]:
+    """Where the values of each factor begin, and where the last table ends."""
+    each = np.where(scopes >= 0, sizes[scopes], 1)
+    # In float64, because the product of two absurd sizes would overflow.
+    if (each.astype(float).prod(1) + 1).sum() > len(numbers.values) - at:
+        _shorter(numbers, at, each)
+    expected = each.prod(1)
+    start = at + np.cumsum(expected + 1) - expected
+    found = numbers.values[start - 1]
+    wrong = found != expected
+    if wrong.any():
+        factor = int(wrong.argmax())
+        numbers.refuse(
+            int(start[factor]) - 1, f"{expected[factor]}, the size of the table of factor {factor}"
+        )
+    return start, int(start[-1] + expected[-1]) if len(start) else at
+
+
+def _shorter(numbers: Numbers, at: int, each: np.ndarray) -> None:
+    """Say where a file ends, or goes wrong, that is too short for its tables."""
+    for factor, (a, b) in enumerate(each.tolist()):
+        found = numbers.take(at, 1, f"the size of the table of factor {factor}")
+        if found[0] != a * b:
+            numbers.refuse(at, f"{a * b}, the size of the table of factor {factor}")
+        numbers.take(at + 1, a * b, f"the table of factor {factor}")
+        at += 1 + a * b
+
+
+def _groups(mask: np.ndarray, *sizes: np.ndarray) -> Iterator[tuple]:
+    """The factors of a kind by the sizes of their tables: (*sizes, indices)."""
+    chosen = np.flatnonzero(mask)
+    if not len(chosen):
+        return
+    of_chosen = np.stack([s[chosen] for s in sizes], 1)
+    if (of_chosen == of_chosen[0]).all():
+        yield *of_chosen[0].tolist(), chosen
+        return
+    kinds, inverse = np.unique(of_chosen, axis=0, return_inverse=True)
+    inverse = inverse.reshape(-1)
+    for index, kind in enumerate(kinds.tolist()):
+        yield *kind, chosen[inverse == index]
+
+
+def _energies(numbers: Numbers, start: np.ndarray, size: int) -> np.ndarray:
+    """-log of the values of tables of one size, (tables, size)."""
+    values = numbers.values[start[:, None] + np.arange(size)]
+    wrong = ~((values >= 0) & (values < np.inf))
+    if wrong.any():
+        factor, entry = np.argwhere(wrong)[0]
+        numbers.refuse(int(start[factor] + entry), "a finite value that is not negative")
+    with np.errstate(divide="ignore"):
+        return 0.0 - np.log(values)
+
+
+def _edges(scopes: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs that occur, the smaller variable first, (m, 2), and which of them each factor is about."""
+    low, high = scopes.min(1, initial=n), scopes.max(1, initial=-1)
+    keys, which = np.unique(low * n + high, return_inverse=True)
+    return np.stack([keys // n, keys % n], 1), which.reshape(-1)
+
+
+def _add_pairs(
+    pairwise: np.ndarray,
+    which: np.ndarray,
+    scopes: np.ndarray,
+    tables: np.ndarray,
+    sizes: np.ndarray,
+    numbers: Numbers,
+) -> None:
+    single = len(which) == len(pairwise)
+    turned = scopes[:, 0] > scopes[:, 1]
+    for direction in (False, True):
+        for a, b, chosen in _groups(turned == direction, sizes[scopes[:, 0]], sizes[scopes[:, 1]]):
+            costs = _energies(numbers, tables[chosen], a * b).reshape(-1, a, b)
+            costs = costs.swapaxes(1, 2) if direction else costs
+            place = (which[chosen], slice(costs.shape[1]), slice(costs.shape[2]))
+            if single:
+                pairwise[place] = costs
+            else:
+                np.add.at(pairwise, place, costs)
+
+
+def _evidence(
+    evidence: Path | str | Mapping[int, int] | None, n: int, sizes: np.ndarray, limit: int
+) -> dict[int, int]:
+    if evidence is None:
+        return {}
+    if isinstance(evidence, Mapping):
+        known = {int(variable): int(label) for variable, label in evidence.items()}
+        for variable, label in known.items():
+            if not 0 <= variable < n or not 0 <= label < sizes[variable]:
+                raise ValueError(
+                    f"evidence says that variable {variable} has label {label}; expected variables from 0 to "
+                    f"{n - 1} and labels that they have."
+                )
+        return known
+    _, numbers = read_numbers(evidence, (), limit)
+    if not len(numbers.values):
+        return {}
+    # Some files begin with the number of samples, which is 1.
+    at = int(
+        len(numbers.values) > 1
+        and numbers.values[0] == 1
+        and len(numbers.values) == 2 + 2 * numbers.values[1]
+    )
+    count = int(numbers.integers(at, 1, "the number of known variables", 0, n)[0])
+    numbers.take(at + 1, 2 * count, f"{count} known variables and their labels")
+    if len(numbers.values) > at + 1 + 2 * count:
+        numbers.refuse(at + 1 + 2 * count, "the end of the file after the last label")
+    known = {}
+    for place in range(at + 1, at + 1 + 2 * count, 2):
+        variable = int(numbers.integers(place, 1, "a variable", 0, n - 1)[0])
+        most = int(sizes[variable]) - 1
+        known[variable] = int(numbers.integers(place + 1, 1, f"a label of variable {variable}", 0, most)[0])
+    return known
+
+
+def _sizes(mrf: SparseMRF) -> np.ndarray:
+    if mrf.cardinalities is None:
+        return np.full(mrf.num_nodes, mrf.num_labels)
+    return mrf.cardinalities.cpu().numpy()
+
+
+def _within_range(unary: np.ndarray, pairwise: np.ndarray, constant: float) -> tuple[np.ndarray, np.ndarray]:
+    """The same energy, constant included, with factors that exp(-E) can hold."""
+    rest = constant
+    moved = []
+    for costs in (unary, pairwise):
+        flat = costs.reshape(len(costs), -1)
+        finite = np.where(np.isinf(flat), np.nan, flat)
+        there = np.isfinite(flat)
+        low = np.where(there.any(1), np.where(there, finite, np.inf).min(1, initial=np.inf), 0.0)
+        high = np.where(there.any(1), np.where(there, finite, -np.inf).max(1, initial=-np.inf), 0.0)
+        if len(flat) and (high - low).max() > _LARGEST:
+            worst = (high - low).argmax()
+            raise ValueError(
+                f"a factor has energies from {low[worst]:g} to {high[worst]:g}; expected at most "
+                f"{_LARGEST:g} between them: a file holds exp(-energy), which would become 0."
+            )
+        shift = np.where(np.maximum(np.abs(low), np.abs(high)) > _LARGEST, low, 0.0)
+        rest += float(shift.sum())
+        moved.append(costs - shift.reshape(-1, *[1] * (costs.ndim - 1)))
+    share = rest / len(unary)
+    if abs(share) > 700 - _LARGEST:
+        raise ValueError(
+            f"the energy has a constant of {rest:g}; expected at most {700 - _LARGEST:g} per node: a file "
+            "holds exp(-energy)."
+        )
+    return moved[0] + share, moved[1]
+
+
+def _pieces(sizes: np.ndarray, edges: np.ndarray, unary: np.ndarray, pairwise: np.ndarray) -> Iterator[str]:
+    n, m = len(sizes), len(edges)
+    yield f"MARKOV\n{n}\n{' '.join(map(str, sizes.tolist()))}\n{n + m}\n"
+    yield "".join(f"1 {i}\n" for i in range(n))
+    yield "".join(f"2 {i} {j}\n" for i, j in edges.tolist())
+    yield "\n"
+    most = unary.shape[1]
+    for begin in range(0, n, _AT_ONCE):
+        some = slice(begin, begin + _AT_ONCE)
+        rows = zip(sizes[some].tolist(), unary[some].tolist(), strict=True)
+        yield "".join(_table(row[:size]) for size, row in rows)
+    for begin in range(0, m, _AT_ONCE):
+        some, (i, j) = pairwise[begin : begin + _AT_ONCE], edges[begin : begin + _AT_ONCE].T
+        if (sizes[i] == most).all() and (sizes[j] == most).all():
+            yield "".join(map(_table, some.reshape(len(some), -1).tolist()))
+        else:
+            parts = zip(some, sizes[i], sizes[j], strict=True)
+            yield "".join(_table(table[:a, :b].ravel().tolist()) for table, a, b in parts)
+
+
+def _table(values: list[float]) -> str:
+    return f"{len(values)}\n{' '.join(map(repr, values))}\n"

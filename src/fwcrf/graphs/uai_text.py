@@ -1,0 +1,132 @@
+"""The numbers of a UAI file, with their places, so that an error can name line and token."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import re
+import warnings
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fwcrf.files.errors import FileError
+from fwcrf.files.limits import in_words
+
+_NUMBER = re.compile(rb"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """All tokens of a file but the leading words, as float64."""
+
+    path: Path
+    text: bytes
+    skipped: int  # leading words
+    values: np.ndarray
+
+    def take(self, at: int, count: int, what: str) -> np.ndarray:
+        """``count`` numbers from ``at`` on; a file that ends before is truncated."""
+        if count > len(self.values) - at:
+            line = self.text.count(b"\n") + 1
+            raise FileError(
+                f"{self.path} is truncated: it ends at line {line}, after {len(self.values) - at} of {count} "
+                f"numbers expected for {what}."
+            )
+        return self.values[at : at + count]
+
+    def integers(self, at: int, count: int, what: str, low: int, high: int) -> np.ndarray:
+        """The same for whole numbers from ``low`` to ``high``."""
+        found = self.take(at, count, what)
+        wrong = ~((found >= low) & (found <= high) & (found == np.floor(found)))
+        if wrong.any():
+            self.refuse(at + int(wrong.argmax()), f"{what}, a whole number from {low} to {high}")
+        return found.astype(np.int64)
+
+    def refuse(self, at: int, expected: str) -> None:
+        """Say that the token of number ``at`` is not what it should be."""
+        line, token = place(self.text, self.skipped + at)
+        raise FileError(f"{self.path}, line {line}: {token!r}; expected {expected}.")
+
+
+def read_numbers(path: Path | str, words: tuple[str, ...], limit: int) -> tuple[str, Numbers]:
+    """The leading word, one of ``words`` ("" if none are expected), and the numbers after it."""
+    path = Path(path)
+    text = _text(path, limit)
+    word, skipped, rest = "", 0, text
+    if words:
+        first = re.match(rb"\s*(\S+)", text)
+        if first is None:
+            raise FileError(f"{path} is empty; was it written to the end?")
+        word, skipped, rest = first[1].decode("latin-1").upper(), 1, text[first.end() :]
+        if word not in words:
+            line, token = place(text, 0)
+            raise FileError(f"{path}, line {line}: {token!r}; expected {' or '.join(words)}.")
+    with warnings.catch_warnings():
+        # What cannot be parsed is a warning in some versions and an error in others; here it is found below.
+        warnings.simplefilter("ignore")
+        try:
+            values = np.fromstring(rest, sep=" ") if rest.strip() else np.empty(0)
+        except ValueError:
+            values = _first_good(rest)
+    numbers = Numbers(path, text, skipped, values)
+    _check_all_read(numbers, rest)
+    return word, numbers
+
+
+def place(text: bytes, index: int) -> tuple[int, str]:
+    """Line, from 1, and text of a token.
+
+    >>> place(b"MARKOV\\n3\\n2 2 x", 4)
+    (3, 'x')
+    """
+    found = next(itertools.islice(re.finditer(rb"\S+", text), index, None))
+    return text.count(b"\n", 0, found.start()) + 1, found[0][:40].decode("latin-1")
+
+
+def _check_all_read(numbers: Numbers, rest: bytes) -> None:
+    """numpy stops where a token is not a number, or in the middle of one that only begins like it."""
+    values = numbers.values
+    if len(values) and np.isnan(values).any():
+        numbers.refuse(int(np.isnan(values).argmax()), "a number")
+    tokens = len(rest.split()) if len(rest) < 1 << 20 else _count_tokens(rest)
+    if tokens != len(values):
+        for index, found in enumerate(re.finditer(rb"\S+", rest)):
+            if not _NUMBER.fullmatch(found[0]):
+                numbers.refuse(index, "a number")
+        raise FileError(f"{numbers.path} cannot be read: numpy understood {len(values)} of {tokens} numbers.")
+
+
+def _count_tokens(text: bytes) -> int:
+    space = np.frombuffer(text, np.uint8) <= 32
+    return int((~space[1:] & space[:-1]).sum()) + int(not space[0])
+
+
+def _first_good(text: bytes) -> np.ndarray:
+    good = []
+    for token in text.split():
+        try:
+            good.append(float(token))
+        except ValueError:
+            break
+    return np.array(good)
+
+
+def _text(path: Path, limit: int) -> bytes:
+    if path.is_dir():
+        raise FileError(f"{path} is a folder; expected a file.")
+    try:
+        with open(path, "rb") as file:
+            packed = file.read(2) == b"\x1f\x8b"
+            file.seek(0)
+            text = (gzip.GzipFile(fileobj=file) if packed else file).read(limit + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise FileError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
+    if len(text) > limit:
+        raise FileError(
+            f"{path} has more than {in_words(limit)} of text. If the file is to be trusted, raise the limit "
+            "(limit=)."
+        )
+    return text

@@ -1,0 +1,30 @@
+"""The linear relaxation of pairwise models on graphs: solvers, lower bounds and what they are made of.
+
+==========  ========================================  ===========================  =====================
+name        minimises                                 over                         oracle
+==========  ========================================  ===========================  =====================
+lp-meshi    E_LP + lambda/2 |A x|^2                   simplices of nodes, edges    a vertex per row
+lp-bethe    E_LP - lambda H, Bethe's                  the local polytope           a linear program
+lp-trw      E_LP - lambda H, tree-reweighted          the local polytope           a linear program
+lp-rho      E_LP - lambda H, with rho, smoothed       the local polytope           a linear program
+==========  ========================================  ===========================  =====================
+
+docs/lp.md says which to take when.
+"""
+
+from fwcrf.lp.appearance import appearance_probabilities
+from fwcrf.lp.entropy import FreeEnergy
+from fwcrf.lp.polytope import LocalPolytope
+from fwcrf.lp.relaxation import Relaxation, relax
+from fwcrf.lp.solvers import EntropicRelaxation, LinearSolver, LocalConsistency
+
+__all__ = [
+    "EntropicRelaxation",
+    "FreeEnergy",
+    "LinearSolver",
+    "LocalConsistency",
+    "LocalPolytope",
+    "Relaxation",
+    "appearance_probabilities",
+    "relax",
+]

@@ -1,0 +1,62 @@
+"""How often each edge is in a spanning tree drawn uniformly at random."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fwcrf.files.needs import needed
+from fwcrf.lp.traversal import traverse
+
+# Up to this many nodes the inverse of the Laplacian is formed.
+_SMALL = 2000
+_COLUMNS = 256
+
+
+def appearance_probabilities(n: int, edges: Tensor) -> Tensor:
+    """rho of each edge, ``(m,)`` in float64; 1 for a bridge, and in all they sum to n less the components.
+
+    By Kirchhoff's theorem it is the edge's effective resistance, where every edge is a resistor of 1 ohm.
+
+    >>> appearance_probabilities(4, torch.tensor([[0, 1], [1, 2], [2, 0], [2, 3]]))
+    tensor([0.6667, 0.6667, 0.6667, 1.0000], dtype=torch.float64)
+    """
+    graph = traverse(n, edges)
+    if graph.is_forest:
+        return torch.ones(len(edges), dtype=torch.float64, device=edges.device)
+    find = _by_inverse if n <= _SMALL else _by_factors
+    rho = find(n, edges.cpu(), graph.roots.cpu())
+    return rho.clamp(0.0, 1.0).to(edges.device)
+
+
+def _by_inverse(n: int, edges: Tensor, roots: Tensor) -> Tensor:
+    i, j = edges.unbind(-1)
+    A = torch.zeros(n, n, dtype=torch.float64)
+    one = torch.ones(len(edges), dtype=torch.float64)
+    A.index_put_((i, j), -one, accumulate=True).index_put_((j, i), -one, accumulate=True)
+    A.diagonal().sub_(A.sum(-1))
+    # To ground one node of each component makes it invertible, and draws no current from between two nodes.
+    A.diagonal()[roots] += 1
+    G = torch.cholesky_inverse(torch.linalg.cholesky(A))
+    return G[i, i] + G[j, j] - 2 * G[i, j]
+
+
+def _by_factors(n: int, edges: Tensor, roots: Tensor) -> Tensor:
+    sparse = needed("scipy.sparse", "graphs")
+    splu = needed("scipy.sparse.linalg", "graphs").splu
+    i, j = edges.numpy().T
+    m = len(i)
+    incidence = sparse.csc_matrix(
+        (np.repeat([1.0, -1.0], m), (np.concatenate([i, j]), np.tile(np.arange(m), 2))), shape=(n, m)
+    )
+    ground = np.zeros(n)
+    ground[roots.numpy()] = 1.0
+    factors = splu((incidence @ incidence.T + sparse.diags(ground)).tocsc(), permc_spec="MMD_AT_PLUS_A")
+    rho = np.empty(m)
+    for start in range(0, m, _COLUMNS):
+        block = slice(start, min(start + _COLUMNS, m))
+        potential = factors.solve(incidence[:, block].toarray())
+        k = np.arange(potential.shape[1])
+        rho[block] = potential[i[block], k] - potential[j[block], k]
+    return torch.from_numpy(rho)

@@ -1,0 +1,118 @@
+"""Entropies of a graph from those of its nodes and edges, and the free energies that they make."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from fwcrf.energy import linear
+from fwcrf.lp.forest import marginals
+from fwcrf.lp.polytope import LocalPolytope
+from fwcrf.lp.relaxation import Relaxation
+
+
+@dataclass(frozen=True, eq=False)
+class FreeEnergy:
+    """f(x) = E_LP(x) - weight H(x), where
+
+        H(x) = sum_i H(x_i) - sum_ij rho_ij (H(x_i) + H(x_j) - H(x_ij)).
+
+    rho = 1 is Bethe's entropy, exact on forests; the probabilities of edges in random spanning trees make f
+    convex. Below ``eta``, z log z is continued by a parabola and f is smooth; without it the gradient is
+    infinite where x is 0 (and finite here, but large).
+    """
+
+    relaxation: Relaxation
+    weight: float
+    rho: Tensor  # (m,)
+    eta: float = 0.0
+
+    @property
+    def unary(self) -> Tensor:
+        return self.relaxation.unary
+
+    @property
+    def counts(self) -> Tensor:
+        """How often the entropy of each row is in H, ``(n + m, 1)``: for nodes that may be less than 0."""
+        E = self.relaxation
+        rho = self.rho.to(E.unary)
+        nodes = rho.new_ones(E.num_nodes).index_add(0, E.edges.flatten(), -rho.repeat_interleave(2))
+        return torch.cat([nodes, rho]).unsqueeze(-1)
+
+    def value(self, x: Tensor) -> Tensor:
+        if self.eta > 0:
+            z = x.clamp(min=self.eta)
+            below = (x - self.eta).clamp(max=0.0)
+            h = -torch.xlogy(z, z) - (1 + z.log()) * below - below.square() / (2 * self.eta)
+            # What is forbidden has no entropy, not that of the parabola at 0.
+            h = h.masked_fill(self.unary == torch.inf, 0.0)
+        else:
+            h = -torch.xlogy(x, x)
+        return linear(self.unary, x) - self.weight * (self.counts * h).sum((-2, -1))
+
+    def value_from_grad(self, x: Tensor, grad: Tensor) -> Tensor:
+        return self.value(x)
+
+    def grad(self, x: Tensor) -> Tensor:
+        z = x.clamp(min=max(self.eta, torch.finfo(x.dtype).tiny))
+        slope = 1 + z.log()
+        if self.eta > 0:
+            slope = slope + (x - z) / self.eta
+        return self.unary + self.weight * self.counts * slope
+
+    def hessian(self, d: Tensor) -> Tensor:
+        raise TypeError(
+            "a free energy is not quadratic, so that LineSearch() does not apply; expected "
+            "step=SegmentSearch(), a number, or a rule that depends on k alone."
+        )
+
+    @property
+    def smoothness(self) -> Tensor:
+        """L_f of the smoothed entropy; that of the others has none."""
+        if not self.eta > 0:
+            raise TypeError(
+                "the gradient of this free energy is infinite where a probability is 0, so that Adaptive() "
+                "does not apply; expected step=SegmentSearch(), or solver 'lp-rho' with its eta."
+            )
+        largest = self.weight * self.counts.amax().clamp(min=0.0) / self.eta
+        return largest.expand(self.unary.shape[:-2])
+
+
+@dataclass(frozen=True, eq=False)
+class ForestEntropy:
+    """g = -weight H over the local polytope of a forest, where H is the entropy of the whole distribution.
+
+    The oracle is exact, by dynamic programming: one step of Frank-Wolfe gives the marginals.
+    """
+
+    polytope: LocalPolytope  # of a forest
+    weight: float
+    quadratic = False
+    strong_convexity = 0.0
+
+    @cached_property
+    def _entropy(self) -> FreeEnergy:
+        E = self.polytope.relaxation
+        nothing = E.unary.masked_fill(E.unary < torch.inf, 0.0)
+        return FreeEnergy(replace(E, unary=nothing), self.weight, nothing.new_ones(len(E.edges)))
+
+    def argmin(self, c: Tensor) -> Tensor:
+        E = self.polytope.relaxation
+        return E.join(*marginals(self.polytope.graph, E.nodes(c) / self.weight, E.pairs(c) / self.weight))
+
+    def value(self, x: Tensor) -> Tensor:
+        return self._entropy.value(x)
+
+    def grad(self, x: Tensor) -> Tensor:
+        return self._entropy.grad(x)
+
+    def curvature(self, d: Tensor) -> Tensor:
+        raise TypeError("an entropy is not quadratic, so that its curvature depends on the point.")
+
+    def bounds(self, num_labels: int) -> tuple[float, float]:
+        E = self.polytope.relaxation
+        return -self.weight * E.num_nodes * math.log(num_labels), 0.0

@@ -1,0 +1,76 @@
+"""The local polytope as the feasible set of Frank-Wolfe: its oracle is a linear program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fwcrf.lp.forest import best_labels
+from fwcrf.lp.highs import Program
+from fwcrf.lp.relaxation import Relaxation
+from fwcrf.lp.traversal import Traversal, traverse
+
+
+class Answer(NamedTuple):
+    x: Tensor  # argmin of <c, x>
+    least: Tensor  # (*batch,): no point has less
+
+
+@dataclass(frozen=True, eq=False)
+class LocalPolytope:
+    """All x >= 0 whose rows sum to 1 and agree, A x = 0.
+
+    The oracle is exact: dynamic programming where the graph is a forest, HiGHS elsewhere.
+    """
+
+    relaxation: Relaxation
+    strong_convexity = 0.0
+    quadratic = True
+    _last: list[tuple[Tensor, Answer]] = field(default_factory=list)
+
+    def argmin(self, c: Tensor) -> Tensor:
+        return self.solve(c).x
+
+    @torch.no_grad()
+    def solve(self, c: Tensor) -> Answer:
+        """argmin <c, x>, and a lower bound on the minimum that holds in spite of rounding."""
+        # Whoever looks at a point and then steps from it asks twice.
+        if self._last and torch.equal(self._last[0][0], c):
+            return self._last[0][1]
+        E = self.relaxation
+        if self.graph.is_forest:
+            labels, y = best_labels(self.graph, E.nodes(c), E.pairs(c))
+            x = torch.nn.functional.one_hot(E.rows(labels), c.shape[-1]).to(c)
+        else:
+            flat = c.reshape(-1, *c.shape[-2:])
+            found = [program.solve(one) for program, one in zip(self._programs, flat, strict=True)]
+            x, y = (torch.stack(parts) for parts in zip(*found, strict=True))
+            x, y = x.reshape(c.shape), y.reshape(*c.shape[:-2], *y.shape[-3:])
+        answer = Answer(x, E.bound(c, y))
+        self._last[:] = [(c, answer)]
+        return answer
+
+    def value(self, x: Tensor) -> Tensor:
+        return x.new_zeros(x.shape[:-2], dtype=torch.float64)
+
+    def grad(self, x: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+    def curvature(self, d: Tensor) -> Tensor:
+        return self.value(d)
+
+    def bounds(self, num_labels: int) -> tuple[float, float]:
+        return 0.0, 0.0
+
+    @cached_property
+    def graph(self) -> Traversal:
+        return traverse(self.relaxation.num_nodes, self.relaxation.edges)
+
+    @cached_property
+    def _programs(self) -> list[Program]:
+        theta = self.relaxation.unary
+        return [Program(self.relaxation, one) for one in theta.reshape(-1, *theta.shape[-2:])]

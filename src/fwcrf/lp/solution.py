@@ -1,0 +1,87 @@
+"""What ``SparseMRF.solve`` answers for a linear relaxation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from fwcrf import rounding as roundings
+from fwcrf.energy import Energy
+from fwcrf.graphs.mrf import GraphSolution, SparseMRF
+from fwcrf.lp.relaxation import Relaxation, relax
+from fwcrf.lp.solvers import LinearSolver
+from fwcrf.solvers.minimize import minimize
+
+
+@dataclass(frozen=True, eq=False)
+class LinearSolution(GraphSolution):
+    """A ``GraphSolution`` with what is known of the edges; ``bound`` is always there."""
+
+    edge_probabilities: Tensor | None = None  # (*batch, m, L, L), by the labels of the first and second node
+    solver: LinearSolver | None = None
+    relaxation: Relaxation | None = None
+    point: Tensor | None = None  # of the relaxation, where the solver ended
+
+    @cached_property
+    def log_partition_bound(self) -> Tensor | None:
+        """log sum exp(-E) over all labellings is not above it, ``(*batch,)``; only of 'lp-trw', weight 1."""
+        assert self.solver is not None and self.relaxation is not None and self.point is not None
+        assert self.model is not None
+        found = self.solver.log_partition_bound(self.relaxation, self.point)
+        return None if found is None else found - self.model.constant
+
+
+@torch.no_grad()
+def solve(
+    model: SparseMRF,
+    solver: LinearSolver,
+    *,
+    num_steps: int,
+    rounding: roundings.Rounding,
+    x0: Tensor | None,
+    trace: bool,
+    tol: float | None,
+    callback: Callable[[int, Tensor], None] | None,
+) -> LinearSolution:
+    """Steps of a solver on the relaxation of a model; ``x0`` and what ``callback`` sees are rows of nodes."""
+    E = model.energy()
+    R = relax(model.unary, model.edges, model.tables())
+
+    def round_rows(_: Energy, x: Tensor) -> Tensor:
+        return R.rows(rounding(E, R.nodes(x).to(model.unary.dtype)))
+
+    found = minimize(
+        R,
+        solver,
+        solver.start(R) if x0 is None else R.independent(_rows(x0, R)),
+        num_steps=num_steps,
+        rounding=round_rows,
+        trace=trace,
+        tol=tol,
+        callback=None if callback is None else lambda k, x: callback(k, R.nodes(x).to(model.unary.dtype)),
+    )
+    x = found.probabilities
+    return LinearSolution(
+        R.nodes(x).to(model.unary.dtype),
+        E,
+        rounding,
+        found.trace,
+        found.converged,
+        model,
+        solver.bound(R, x) + model.constant,
+        R.pairs(x).to(model.unary.dtype),
+        solver,
+        R,
+        x,
+    )
+
+
+def _rows(x0: Tensor, R: Relaxation) -> Tensor:
+    if not isinstance(x0, Tensor) or x0.shape != R.nodes(R.unary).shape:
+        kind = f"has shape {tuple(x0.shape)}" if isinstance(x0, Tensor) else f"is {type(x0).__name__}"
+        raise ValueError(f"x0 {kind}; expected a tensor of shape {tuple(R.nodes(R.unary).shape)}.")
+    return x0.to(R.unary)

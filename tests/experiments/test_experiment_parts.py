@@ -1,0 +1,150 @@
+"""The pieces that experiments are made of."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+
+import pytest
+import torch
+
+from fwcrf.experiments import Finding, Outcome, images
+from fwcrf.experiments.accuracy import accuracy, of_runs
+from fwcrf.experiments.curves import Curve, mean_energies, paper
+from fwcrf.experiments.figures import Panel, bars, lines
+from fwcrf.experiments.kept import Kept
+from fwcrf.experiments.outcome import write
+from fwcrf.experiments.potts import PAPER, Potts
+from fwcrf.experiments.report import write_report
+from fwcrf.experiments.runs import Run, Seen, carry_out
+from fwcrf.experiments.setup import data_folder, paper_curves
+from fwcrf.files import FileError
+from fwcrf.simplex import softmax
+
+
+def test_halves_have_no_image_in_common_and_are_spread_evenly(made):
+    first, second = images.halves(made / "voc2012")
+    assert not set(first) & set(second) and len(first) + len(second) == 8
+    assert images.spread(range(112), 16) == images.spread(range(112), 32)[::2]
+    assert images.spread([1, 2, 3], 9) == [1, 2, 3]
+
+
+def test_energy_of_labels_without_the_labels_that_do_not_occur(made):
+    picture = images.load(made / "voc2012", "image0")
+    problem = Potts(1.7).problem(picture)
+    for labels in (problem.unary.argmin(-1), problem.unary.argmin(-1).clamp(max=1), torch.full((4800,), 2)):
+        assert problem.of_labels(labels) == pytest.approx(float(problem.energy().of_labels(labels)), rel=1e-6)
+
+
+def test_a_run_sees_what_the_solver_does(made):
+    picture = images.load(made / "voc2012", "image1", every=2)
+    problem = PAPER.problem(picture, every=2)
+    seen = carry_out(Run("mf", steps=(0, 1, 3)), problem, picture.truth, 255)
+    f = problem.energy()
+    x = softmax(f.unary, -1.0)
+    expected = [float(f.of_labels(x.argmax(-1)))]
+    for k in range(3):
+        x = softmax(f.grad(x), -1.0)
+        if k != 1:
+            expected.append(float(f.of_labels(x.argmax(-1))))
+    assert seen.energies == pytest.approx(expected, rel=1e-6)
+    assert seen.first == 0
+    counted = int((picture.truth != 255).sum())
+    assert [int(seen.confusion(place, 3).sum()) for place in range(3)] == [counted] * 3
+
+
+def test_mean_energies_are_relative_to_the_start():
+    seen = [Seen([10.0, 7.0], [], 0), Seen([-4.0, -5.0], [], 0)]
+    assert mean_energies(seen) == [0.0, -2.0]
+
+
+def test_accuracy_leaves_out_classes_that_are_not_there():
+    matrix = torch.zeros(21, 21, dtype=torch.int64)
+    matrix[0, 0], matrix[8, 8], matrix[8, 0], matrix[3, 3] = 6, 1, 2, 5
+    found = accuracy(matrix)
+    assert found.miou9 == pytest.approx(100 * (6 / 8 + 1 / 3) / 2)
+    assert found.miou18 == pytest.approx(100 * (6 / 8 + 1 / 3 + 1) / 3)
+    assert math.isnan(found.iou[1])
+    sparse = matrix.nonzero()
+    counts = [[*map(int, place), int(matrix[tuple(place)])] for place in sparse]
+    assert of_runs([Seen([], [counts], 0)] * 2, 0, 21).miou9 == pytest.approx(found.miou9)
+
+
+def test_results_are_kept_for_as_long_as_they_mean_the_same(tmp_path):
+    path = tmp_path / "folder" / "kept.json"
+    Kept(path, {"size": (3, 4)})["a"] = [1.5, None]
+    assert Kept(path, {"size": (3, 4)})["a"] == [1.5, None]
+    assert "a" not in Kept(path, {"size": (3, 5)})
+    path.write_text("{")
+    with pytest.raises(FileError, match=r"does not hold results .* remove it"):
+        Kept(path, {})
+
+
+PAPER_CSV = """dataset,figure,method,lambda,stepsize,x,y
+voc,energy_vs_iteration,eFW,0.25,diminishing,0,0
+voc,energy_vs_iteration,eFW,0.25,diminishing,1,-1533.5
+voc,energy_vs_iteration,PGM,,1,1,-1300
+voc,energy_vs_lambda_5_iterations,l2FW,0.1,1,0.1,-2039
+voc,energy_vs_lambda_5_iterations,l2FW,0.2,1,0.2,-2044
+cityscapes,energy_vs_iteration,MF,,1,1,-9
+"""
+
+
+def test_the_papers_curves(tmp_path):
+    path = tmp_path / "curves.csv"
+    path.write_text(PAPER_CSV)
+    one, other = paper(path, "energy_vs_iteration")
+    assert (one.label, one.x, one.y, one.solver) == (
+        "eFW 0.25 (decreasing steps)",
+        [0, 1],
+        [0, -1533.5],
+        "efw",
+    )
+    assert (other.label, other.solver, other.diminishing) == ("PGM", "fista", False)
+    (swept,) = paper(path, "energy_vs_lambda_5_iterations")
+    assert (swept.label, swept.x, swept.y) == ("l2FW", [0.1, 0.2], [-2039, -2044])
+
+
+def test_figures_are_the_same_bytes_again():
+    curve = Curve("MF", [0, 1, 2], [0.0, -1.0, -3.0], "mf")
+    panels = [Panel("here", [curve], "step", from_x=1), Panel("there", [curve], "step", from_x=1)]
+    assert lines(panels) == lines(panels)
+    assert b"MF" in lines(panels)
+    drawn = bars("title", {"a": {"x": 1.0, "y": 2.0}, "b": {"x": 1.5, "y": math.nan}}, "mIoU")
+    assert drawn.startswith(b"<?xml") and b"title" in drawn
+
+
+def outcome(name, holds):
+    rows = [{"solver": "MF <1>", "energy": -1.23456}]
+    return Outcome(name, "Title & all", "One image.", rows, rows, b"<svg/>", [Finding("5 is below 6", holds)])
+
+
+def test_files_and_report_of_outcomes(tmp_path):
+    write(outcome("one", False), tmp_path)
+    assert (tmp_path / "one.txt").read_text() == "Not as in the paper: 5 is below 6.\n"
+    (row,) = csv.DictReader(io.StringIO((tmp_path / "one.csv").read_text()))
+    assert row == {"solver": "MF <1>", "energy": "-1.23456"}
+    assert (tmp_path / "one.svg").read_bytes() == b"<svg/>"
+    write_report(tmp_path / "report.html", [outcome("one", False), outcome("two", True), outcome("x", None)])
+    page = (tmp_path / "report.html").read_text()
+    assert "1 of 2 statements of the paper hold" in page
+    assert "Title &amp; all" in page and "MF &lt;1&gt;" in page
+    assert page.count("data:image/svg+xml;base64,") == 3 and "http" not in page
+
+
+def test_where_data_and_paper_are_looked_for(made, tmp_path, monkeypatch):
+    monkeypatch.delenv("FWCRF_DATA", raising=False)
+    monkeypatch.delenv("FWCRF_PAPER", raising=False)
+    with pytest.raises(FileError, match="--data, or in FWCRF_DATA"):
+        data_folder(None)
+    with pytest.raises(FileError, match=r"has no voc2012/val\.txt"):
+        data_folder(tmp_path)
+    monkeypatch.setenv("FWCRF_DATA", str(made))
+    assert data_folder(None) == made
+    assert paper_curves(None, tmp_path / "data") is None
+    (tmp_path / "paper").mkdir()
+    (tmp_path / "paper" / "curves.csv").write_text(PAPER_CSV)
+    assert paper_curves(None, tmp_path / "data") == tmp_path / "paper" / "curves.csv"
+    with pytest.raises(FileError, match="is not there"):
+        paper_curves(tmp_path / "none.csv", made)

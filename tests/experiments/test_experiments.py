@@ -1,0 +1,216 @@
+"""Every experiment from end to end, on made images and, where they are at hand, on real ones."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from shared_data import ROOT, needs
+
+from fwcrf.experiments import EXPERIMENTS, Setup, measure, run
+from fwcrf.experiments.runs import Run
+
+LEARNING = ("fw-fails", "joint", "per-class", "trainable")
+INFERENCE = [name for name in EXPERIMENTS if name not in LEARNING]
+
+
+def rows_of(folder: Path, name: str) -> list[dict[str, str]]:
+    with (folder / f"{name}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def by(rows, *names):
+    return {tuple(row[name] for name in names): row for row in rows}
+
+
+@pytest.fixture(scope="module")
+def done(made, tmp_path_factory):
+    """All experiments, one after the other, and the report."""
+    output = tmp_path_factory.mktemp("all")
+    setup = Setup(made, output, quick=True, num_workers=1)
+    return output, {outcome.name: outcome for outcome in run(list(EXPERIMENTS), setup)}
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_files(done, name):
+    output, outcomes = done
+    rows = rows_of(output, name)
+    assert len(rows) == len(outcomes[name].rows) > 0
+    assert (output / f"{name}.svg").read_bytes().startswith(b"<?xml")
+    said = (output / f"{name}.txt").read_text()
+    assert said.count("\n") == 1 and any(character.isdigit() for character in said)
+    for row in rows:
+        for cell in row.values():
+            assert cell not in ("nan", "inf", "-inf")
+
+
+def test_report(done):
+    output, outcomes = done
+    page = (output / "report.html").read_text()
+    for name, outcome in outcomes.items():
+        assert f'id="{name}"' in page and outcome.title in page
+    assert "The paper's own curves are not shown" in page.replace("&#x27;", "'")
+
+
+def test_energy(done):
+    rows = by(rows_of(done[0], "energy"), "solver", "step")
+    assert {float(row["energy"]) for (_, step), row in rows.items() if step == "0"} == {0.0}
+    for step in range(21):
+        assert rows["MF", str(step)]["energy"] == rows["eFW 1", str(step)]["energy"]
+    first = {
+        rows[solver, "1"]["energy"]
+        for solver in ("MF", "FW", "eFW 0.25", "l2FW 1", "l2FW 1 (decreasing steps)")
+    }
+    assert len(first) == 1 and float(first.pop()) < 0
+
+
+def test_lambda_agrees_with_energy(done):
+    swept = by(rows_of(done[0], "lambda"), "solver", "lambda")
+    each = by(rows_of(done[0], "energy"), "solver", "step")
+    for solver in ("MF", "PGD", "PGM", "ADMM", "FW"):
+        assert swept[solver, ""]["energy"] == each[solver, "5"]["energy"]
+    steps = by(rows_of(done[0], "lambdas"), "solver", "lambda", "step")
+    assert float(steps["eFW", "1.0", "5"]["energy"]) == float(each["MF", "5"]["energy"])
+    assert float(steps["l2FW", "1.0", "20"]["energy"]) == float(each["l2FW 1", "20"]["energy"])
+
+
+def test_tune_chooses_the_lowest(done):
+    swept = by(rows_of(done[0], "lambda"), "solver", "lambda")
+    for row in rows_of(done[0], "tune"):
+        lowest = min(
+            float(r["energy"]) for (solver, weight), r in swept.items() if solver == row["solver"] and weight
+        )
+        assert float(row["lowest over all"]) == pytest.approx(lowest)
+        assert float(row["energy over all"]) >= lowest - 1e-9
+
+
+def test_potts_begins_with_the_network_alone(done):
+    rows = rows_of(done[0], "potts-miou")
+    assert rows[0]["solver"] == "CNN"
+    assert len({row["mIoU9"] for row in rows if row["solver"] == "CNN"}) == 1
+    # The logits are so noisy that any smoothing helps.
+    assert all(float(row["mIoU9"]) > float(rows[0]["mIoU9"]) for row in rows if row["solver"] != "CNN")
+
+
+def test_vanilla_frank_wolfe_learns_nothing(done):
+    rows = {row["solver"]: row for row in rows_of(done[0], "fw-fails")}
+    for label in ("FW", "FW (Adam)"):
+        assert float(rows[label]["largest gradient"]) == float(rows[label]["largest change of a weight"]) == 0
+    assert float(rows["l2FW 1"]["largest gradient"]) > 0
+    assert float(rows["l2FW 1"]["largest change of a weight"]) > 0
+    assert done[1]["fw-fails"].findings[0].holds
+
+
+def test_joint_and_per_class_speak_of_the_same_models(done):
+    joint = {row["model"]: row for row in rows_of(done[0], "joint")}
+    each = by(rows_of(done[0], "per-class"), "model", "steps")
+    assert each["CNN", ""]["mIoU9"] == joint["CNN"]["mIoU9"]
+    assert each["Potts, l2FW 1", "5"]["mIoU9"] == joint["Potts, l2FW 1"]["mIoU9"]
+    assert each["l2FW 1, trained", "5"]["mIoU9"] == joint["l2FW 1"]["mIoU9"]
+
+
+def test_learned_steps_move_and_fixed_ones_do_not(done):
+    rows = {row["setting"]: row for row in rows_of(done[0], "trainable")}
+    assert float(rows["lambda fixed, step 0.5 fixed"]["mean step"]) == 0.5
+    assert float(rows["lambda fixed, step 0.5 learned"]["mean step"]) != 0.5
+    assert float(rows["lambda fixed, step 0.5 learned"]["lambda"]) == 1
+    assert float(rows["lambda learned, step 0.5 learned"]["lambda"]) != 1
+
+
+def test_what_is_done_is_not_done_again(done, made, monkeypatch):
+    output, outcomes = done
+
+    def refuse(*_):
+        raise AssertionError("measured again")
+
+    monkeypatch.setattr(measure, "carry_out", refuse)
+    again = run(["energy", "lambda"], Setup(made, output, quick=True, num_workers=1))
+    assert [outcome.rows for outcome in again] == [outcomes["energy"].rows, outcomes["lambda"].rows]
+
+
+def test_several_processes_see_the_same(made, tmp_path):
+    names = ["image4", "image5"]
+    runs = [Run("l2fw", 1.0, steps=(0, 2))]
+    one, two = (
+        measure.measure(Setup(made, tmp_path / str(n), quick=True, num_workers=n), names, runs)
+        for n in (1, 2)
+    )
+    assert one == two
+
+
+def test_a_damaged_image_is_named(made, tmp_path):
+    import shutil
+
+    broken = tmp_path / "data"
+    shutil.copytree(made, broken)
+    (broken / "voc2012" / "val" / "images" / "image5.jpg").write_bytes(b"no picture")
+    setup = Setup(broken, tmp_path / "out", quick=True, num_workers=1)
+    with pytest.raises(ValueError, match="image5"):
+        run(["lambda"], setup)
+
+
+def test_a_killed_experiment_goes_on(made, tmp_path):
+    """Killed as soon as something is kept, it ends with the rows of one that was left alone."""
+    output = tmp_path / "killed"
+    command = [sys.executable, "-m", "fwcrf", "experiment", "energy", "--data", made, "-o", output, "-j", "1"]
+    command += ["--images", "3"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen([str(part) for part in command], env=environment, stderr=subprocess.DEVNULL)
+    folder = output / "kept" / "images"
+    until = time.monotonic() + 120
+    while time.monotonic() < until and process.poll() is None and not list(folder.glob("*.json")):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    kept = {path: json.loads(path.read_text())["results"] for path in folder.glob("*.json")}
+    assert kept and not (output / "energy.csv").exists()
+    setup = Setup(made, output, 3, num_workers=1)
+    (resumed,) = run(["energy"], setup)
+    for path, results in kept.items():
+        after = json.loads(path.read_text())["results"]
+        assert {key: after[key] for key in results} == results
+    (whole,) = run(["energy"], Setup(made, tmp_path / "whole", 3, num_workers=1))
+    assert resumed.rows == whole.rows and resumed.conclusion == whole.conclusion
+
+
+@needs("voc2012/val/logits_deeplabv3", "weights")
+@pytest.mark.parametrize("name", ["energy", "potts-miou"])
+def test_on_real_images(name, tmp_path):
+    (outcome,) = run([name], Setup(ROOT, tmp_path, 2, quick=True, num_workers=1))
+    assert all(
+        not math.isnan(value) for row in outcome.rows for value in row.values() if isinstance(value, float)
+    )
+    if name == "energy":
+        means = by([{k: str(v) for k, v in row.items()} for row in outcome.rows], "solver", "step")
+        for step in ("5", "10"):
+            other = min(float(means[s, step]["energy"]) for s in ("MF", "PGD", "PGM", "ADMM"))
+            assert all(float(means[s, step]["energy"]) < other for s in ("FW", "eFW 0.25", "l2FW 1"))
+        assert [finding.holds for finding in outcome.findings[3:]] == [True, True]
+
+
+def test_command(made, tmp_path, fwcrf_command):
+    status, out, err = fwcrf_command(
+        "experiment", "lambda", "--data", made, "-o", tmp_path / "out", "--quick", "--images", 2, "-j", 1
+    )
+    assert status == 0 and out.startswith("lambda: ") and "2 images, of which 0 are done" in err
+    assert (tmp_path / "out" / "lambda.svg").exists()
+
+
+@pytest.mark.parametrize(("arguments", "status", "said"), [
+    (["lamda", "--data", "DATA", "-o", "OUT"], 2, "expected all, or one of energy, lambda"),
+    (["energy", "--data", "OUT", "-o", "OUT"], 1, "has no voc2012/val.txt"),
+    (["energy", "--data", "DATA"], 2, "Missing option"),
+    (["energy", "--data", "DATA", "-o", "OUT", "--paper", "none.csv"], 1, "none.csv is not there"),
+])  # fmt: skip
+def test_what_goes_wrong_is_said(made, tmp_path, fwcrf_command, arguments, status, said):
+    places = {"DATA": made, "OUT": tmp_path}
+    found, _, err = fwcrf_command("experiment", *(places.get(a, a) for a in arguments))
+    assert found == status and said in " ".join(err.split()) and "Traceback" not in err

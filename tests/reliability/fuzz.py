@@ -1,0 +1,180 @@
+"""Run a fuzz target over many cases, and say how many.
+
+    python tests/reliability/fuzz.py image --cases 100000 --seed 1
+    python tests/reliability/fuzz.py image --atheris --cases 100000     # guided by coverage
+
+The last line is a JSON record. A find (an exception that is no refusal, a wrong answer, a case of more than
+``--seconds-per-case``, or memory beyond ``--memory``) ends the run with status 1 and writes the case to a
+file, which ``--replay`` runs again. A crash of the process leaves the case in the same place.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import faulthandler
+import hashlib
+import json
+import os
+import resource
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+Target = Callable[[bytes], None]
+FOUND = Path("fuzz-found")
+
+
+def targets() -> dict[str, Target]:
+    """Every target by name, as a function of bytes."""
+    import api_targets
+    import file_targets
+    import native_targets
+    from choices import Bytes
+
+    def of_choices(target: Callable[..., None]) -> Target:
+        return lambda data: target(Bytes(data))
+
+    return {
+        **file_targets.TARGETS,
+        **{
+            name: of_choices(target)
+            for name, target in (api_targets.TARGETS | native_targets.TARGETS).items()
+        },
+    }
+
+
+def case(random: np.random.Generator, name: str) -> bytes:
+    """A random case: a changed file, or bytes to choose by."""
+    import file_targets
+
+    if name in file_targets.SEEDS:
+        return file_targets.mutated(random, file_targets.SEEDS[name]())
+    return random.bytes(int(random.integers(8, 200)))
+
+
+class Counter:
+    """Runs cases and counts them; keeps the one at work in a file, for a crash leaves nothing else."""
+
+    def __init__(self, name: str, patience: float) -> None:
+        self.name, self.patience = name, patience
+        self.target = targets()[name]
+        self.answered = self.refused = 0
+        self.slowest = 0.0
+        self.start = time.perf_counter()
+        FOUND.mkdir(exist_ok=True)
+        self.path = FOUND / f"{name}-crashed-{os.getpid()}"
+        self.file = os.open(self.path, os.O_CREAT | os.O_RDWR)
+        atexit.register(self.path.unlink, missing_ok=True)  # which a crash leaves out
+
+    def __call__(self, data: bytes) -> None:
+        from api_targets import Refused
+
+        # A hang is ended from a thread of its own, with a traceback.
+        faulthandler.dump_traceback_later(self.patience, exit=True)
+        os.pwrite(self.file, data, 0)
+        os.ftruncate(self.file, len(data))
+        start = time.perf_counter()
+        try:
+            self.target(data)
+            self.answered += 1
+        except Refused:
+            self.refused += 1
+        except BaseException:
+            self.keep(data)
+            raise
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+            self.slowest = max(self.slowest, time.perf_counter() - start)
+
+    def keep(self, data: bytes) -> None:
+        path = FOUND / f"{self.name}-{hashlib.sha256(data).hexdigest()[:12]}"
+        path.write_bytes(data)
+        print(f"found: {path}", file=sys.stderr)
+
+    def record(self, **more: object) -> str:
+        return json.dumps(
+            {
+                "target": self.name,
+                "cases": self.answered + self.refused,
+                "answered": self.answered,
+                "refused": self.refused,
+                "seconds": round(time.perf_counter() - self.start, 1),
+                "slowest_ms": round(1000 * self.slowest, 1),
+                "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
+                **more,
+            }
+        )
+
+
+def random_cases(run: Counter, cases: int, seed: int, seconds: float) -> None:
+    """A case is a function of the seed and its number, so that any one can be had again."""
+    until = time.monotonic() + seconds
+    for number in range(cases):
+        run(case(np.random.default_rng([seed, number]), run.name))
+        if number % 100 == 0 and time.monotonic() > until:
+            break
+
+
+def guided_cases(run: Counter, cases: int, seed: int, corpus: Path) -> None:
+    """By atheris, that is libFuzzer, which keeps the cases that reach new code in ``corpus``."""
+    import atheris
+    import file_targets
+
+    corpus.mkdir(parents=True, exist_ok=True)
+    for number, data in enumerate(file_targets.SEEDS.get(run.name, lambda: ())()):
+        (corpus / f"seed-{number}").write_bytes(data)
+    options = [f"-runs={cases}", f"-seed={seed + 1}", "-max_len=4096", "-rss_limit_mb=6000", "-timeout=60"]
+    atexit.register(lambda: print(run.record(guided=True), flush=True))
+    atheris.Setup([sys.argv[0], *options, str(corpus)], lambda data: run(bytes(data)))
+    atheris.Fuzz()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("target")
+    parser.add_argument("--cases", type=int, default=10_000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
+    parser.add_argument("--seconds-per-case", type=float, default=60.0)
+    parser.add_argument("--memory", type=int, default=0, help="bound on the address space, in MB")
+    parser.add_argument("--atheris", action="store_true")
+    parser.add_argument("--corpus", type=Path, default=Path("fuzz-corpus"))
+    parser.add_argument("--replay", type=Path, help="run this one case")
+    chosen = parser.parse_args()
+    sys.path.insert(0, str(Path(__file__).parent))
+    faulthandler.enable()
+    if chosen.memory:
+        resource.setrlimit(resource.RLIMIT_AS, (chosen.memory << 20, chosen.memory << 20))
+    if chosen.atheris:
+        import atheris
+
+        with atheris.instrument_imports(include=["fwcrf", "tifffile", "nibabel", "yaml", "PIL"]):
+            targets()
+    import torch
+
+    torch.set_num_threads(1)
+    run = Counter(chosen.target, chosen.seconds_per_case)
+    if chosen.replay:
+        run(chosen.replay.read_bytes())
+        print(run.record())
+        return 0
+    if chosen.atheris:
+        guided_cases(run, chosen.cases, chosen.seed, chosen.corpus / chosen.target)
+        return 0
+    try:
+        random_cases(run, chosen.cases, chosen.seed, chosen.seconds)
+    except Exception:
+        traceback.print_exc()
+        print(run.record(found=True))
+        return 1
+    print(run.record())
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,26 @@
+#!/bin/sh
+# sanitize.sh BUILD [CASES]: the random driver on every instruction set, then the native tests and fuzz targets, all with
+# sanitizers. PYTHON and PRELOAD come from the Makefile.
+set -e
+build=$1 cases=${2:-100000}
+export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+for isa in generic avx2 avx512; do
+    FWCRF_ISA=$isa OMP_NUM_THREADS=2 ASAN_OPTIONS=detect_leaks=1 "$build/fwcrf_driver" "$cases" 1
+done
+
+# The package beside the sanitized module.
+rm -rf "$build/package" && mkdir -p "$build/package"
+cp -r src/fwcrf "$build/package/fwcrf"
+cp "$build"/_core*.so "$build/package/fwcrf/"
+# An editable installation would come before it.
+cat >"$build/package/sitecustomize.py" <<EOF
+import sys
+sys.meta_path[:] = [f for f in sys.meta_path if not type(f).__module__.startswith("_editable")]
+EOF
+export PYTHONPATH=$build/package LD_PRELOAD=$PRELOAD ASAN_OPTIONS=detect_leaks=0 FWCRF_SANITIZED=1
+"$PYTHON" -c "import fwcrf._core as c; print('sanitized:', c.__file__)"
+for target in native_simplex native_lattice native_grid native_model native_arguments native_memory; do
+    "$PYTHON" tests/reliability/fuzz.py $target --cases "$((cases / 20))" --seed 2
+done
+"$PYTHON" -m pytest -q -p no:cacheprovider tests/kernels/test_lattice_channels.py tests/kernels/test_extreme_features.py \
+    tests/kernels/test_operator_inputs.py tests/test_simplex.py tests/test_fused.py

@@ -1,0 +1,118 @@
+"""What the fuzz targets found, once each."""
+
+import io
+import itertools
+import struct
+import time
+
+import numpy as np
+import pytest
+import torch
+from file_targets import SEEDS
+
+import fwcrf
+from fwcrf.files import FileError, read_labels
+from fwcrf.files.settings import read_settings
+from fwcrf.kernels import Bilateral, Spatial
+from fwcrf.models import read_state
+from fwcrf.pydensecrf import utils
+from fwcrf.training import checkpoint
+from fwcrf.training.config import read_config
+
+# Each list holds the one before it eight times: a few hundred bytes, and 8^12 values.
+BOMB = "compatibility:\n- &a [1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+    f"- &{name} [{', '.join([f'*{before}'] * 8)}]\n" for before, name in itertools.pairwise("abcdefghijkl")
+)
+
+
+@pytest.mark.parametrize("read", [read_settings, read_config])
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"\x99num_steps: 1", "is not YAML"),
+        (b"num_steps: 2026-99-99", "is not YAML: month must be in 1..12"),
+        (b"num_steps: !!int ''", "is not YAML"),
+        (b"compatibility: &a [*a]", "has the alias \\*a"),
+        (BOMB.encode(), "has the alias \\*a; expected values written out"),
+        (b"[" * 100_000, "is not YAML"),
+    ],
+    ids=["encoding", "date", "integer", "a list in itself", "bomb", "depth"],
+)
+def test_settings_that_are_none(read, text, said, tmp_path):
+    (tmp_path / "a.yaml").write_bytes(text)
+    start = time.process_time()
+    with pytest.raises(FileError, match=said):
+        read(tmp_path / "a.yaml")
+    assert time.process_time() - start < 10
+
+
+def test_pictures_that_are_no_label_maps(tmp_path):
+    import tifffile
+
+    for values, said in (
+        (np.zeros((4, 5, 5), np.uint16), "expected one value, or RGB, per pixel"),
+        (np.full((2, 4, 5), 0.5, np.float32), "expected a label map, whole numbers"),
+        (np.zeros((2, 4, 5), np.complex64), "has dtype complex64; expected whole or floating-point"),
+    ):
+        tifffile.imwrite(tmp_path / "a.tif", values, photometric="minisblack", planarconfig="contig")
+        with pytest.raises(FileError, match=said):
+            read_labels(tmp_path / "a.tif")
+
+
+@pytest.mark.parametrize("value", [torch.ones(2), [1, 2], 3], ids=str)
+def test_weights_that_are_no_state_dict(value, tmp_path):
+    torch.save(value, tmp_path / "a.pt")
+    with pytest.raises(FileError, match=f"holds a {type(value).__name__}; expected a state dict"):
+        read_state(tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize("name", ["a.pt", "a.safetensors"])
+@pytest.mark.parametrize(
+    "data", [b"", b"nothing", struct.pack("<Q", 1 << 60) + b"{}", SEEDS["weights"]()[0][:200]], ids=len
+)
+def test_damaged_weights(name, data, tmp_path):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(FileError, match="cannot be read as tensors"):
+        read_state(tmp_path / name)
+    with pytest.raises(FileError, match="is no checkpoint of fwcrf, or damaged"):
+        checkpoint.read(tmp_path / name)
+
+
+def test_text_in_a_damaged_checkpoint(tmp_path):
+    """Bytes that are no UTF-8 where the older format has a name."""
+    file = io.BytesIO()
+    torch.save({"format": 1}, file, _use_new_zipfile_serialization=False)
+    (tmp_path / "a.pt").write_bytes(file.getvalue().replace(b"little_endian", b"little_\xe9ndian"))
+    with pytest.raises(FileError, match="is no checkpoint"):
+        checkpoint.read(tmp_path / "a.pt")
+
+
+def test_the_layer_on_the_meta_device():
+    crf = fwcrf.DenseCRF(3, [Spatial(2.0)]).to("meta")
+    answer = crf(torch.empty(3, 5, 6, device="meta"), torch.empty(3, 5, 6, device="meta"))
+    assert answer.is_meta and answer.shape == (3, 5, 6)
+
+
+@pytest.mark.filterwarnings("ignore:all .* points lie in lattice cells of their own")
+@pytest.mark.parametrize("color", [0.001, 0.03, 0.1, 0.3])
+def test_points_far_apart_without_normalization(color):
+    """Row sums of 1e-30 say nothing of the kernel's scale, and are not divided by."""
+    for seed in range(20):
+        image = torch.randn(2, 4, 4, generator=torch.Generator().manual_seed(seed))
+        K = Bilateral(0.5, color, normalization="none").operator(image).without_self_edges()
+        dense = K.to_dense()
+        assert torch.isfinite(dense).all() and dense.abs().max() < 100
+
+
+def test_derivatives_where_no_pixel_sees_another():
+    crf = fwcrf.DenseCRF(
+        3, [Spatial(0.08, method="lattice", normalization="none")], learnable=("bandwidths",), self_edges=True
+    )
+    with pytest.warns(UserWarning, match="lattice cells of their own"):
+        crf(torch.zeros(1, 7, 4), torch.randn(3, 7, 4)).mean().backward()
+    assert torch.isfinite(crf.log_bandwidths["0_xy"].grad).all()
+
+
+def test_one_label_is_no_choice():
+    with pytest.raises(ValueError, match="n_labels=1; expected at least 2"):
+        utils.unary_from_labels(np.zeros((2, 2), int), 1, 0.7)
