@@ -9,8 +9,7 @@ followed by descent. The kernels are the default ones, with the weights of ``ref
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable
-from time import perf_counter
+from functools import partial
 
 import numpy as np
 import torch
@@ -24,7 +23,7 @@ from fwcrf.energy import Energy
 from fwcrf.solvers import get, minimize, names
 
 WEIGHTS = {"1, 1": (1.0, 1.0), "3, 10": (3.0, 10.0)}  # spatial, bilateral
-STEPS = 20
+FEW, STEPS = 5, 20
 LEFT_OUT = ("cccp-qp1",)  # each of its steps solves a problem of its own, and takes as long as all others
 PLANNED = ("anneal-fw", (3, 5, 8, 12, 20))  # has to know its number of steps
 QUICK = ("mf", "fw", "l2fw", "efw", "pgd", "fista", "emd")
@@ -34,34 +33,32 @@ THREADS = 2
 Curve = list[tuple[int, float, float]]  # steps, seconds since the start, energy of the labels
 
 
-class Stamped:
-    """A run that notes when it was where, and nothing else."""
+class Run:
+    """A solver on an energy, as a program would run it: nothing looks at the iterates while it is timed."""
 
-    def __init__(self, E: Energy, solver: str, steps: int) -> None:
+    def __init__(self, E: Energy, name: str, steps: int) -> None:
         self.E, self.steps = E, steps
-        self.solver = get(solver, steps=steps) if solver == PLANNED[0] else get(solver)
-        self.stamps: list[list[float]] = []
+        self.solver = get(name, steps=steps) if name == PLANNED[0] else get(name)
 
     @torch.no_grad()
-    def __call__(self) -> None:
-        start, stamps = perf_counter(), []
-        self._run(lambda k, x: stamps.append(perf_counter() - start))
-        self.stamps.append(stamps)
+    def work(self, steps: int) -> Tensor:
+        return minimize(self.E, self.solver, num_steps=steps).probabilities
 
     @torch.no_grad()
     def energies(self) -> list[float]:
         """Of the labels of each iterate; not timed."""
         found: list[float] = []
-        self._run(lambda k, x: found.append(float(self.E.of_labels(x.argmax(-1)))))
+
+        def look(k: int, x: Tensor) -> None:
+            found.append(float(self.E.of_labels(x.argmax(-1))))
+
+        minimize(self.E, self.solver, num_steps=self.steps, callback=look)
         return found
 
-    def _run(self, look: Callable[[int, Tensor], None]) -> None:
-        minimize(self.E, self.solver, num_steps=self.steps, callback=look)
-
-    def curve(self, setup: float) -> Curve:
-        """The least time of any round by which each iterate was there."""
-        times = [setup + min(each) for each in zip(*self.stamps[1:], strict=True)]
-        return [(k, t, e) for k, (t, e) in enumerate(zip(times, self.energies(), strict=True))]
+    def curve(self, few: float, all_: float) -> Curve:
+        """Steps cost the same, so that two lengths, ``FEW`` and all, tell the time of any."""
+        each = max(0.0, all_ - few) / (self.steps - FEW)
+        return [(k, max(0.0, all_ - (self.steps - k) * each), e) for k, e in enumerate(self.energies())]
 
 
 def scenes(plan: Plan) -> list[Scene]:
@@ -79,10 +76,16 @@ def measured(scene: Scene, weights: tuple[float, float], plan: Plan) -> dict[str
     E = anneal.energy(scene, weights)
     planned, counts = PLANNED
     wanted = QUICK if plan.quick else [name for name in names() if name not in LEFT_OUT]
-    runs = {name: Stamped(E, name, STEPS) for name in wanted if name != planned}
-    runs |= {f"{planned} {count}": Stamped(E, planned, count) for count in counts}
+    runs = {name: Run(E, name, STEPS) for name in wanted if name != planned}
     cases = [Case("set-up", lambda: lambda: anneal.energy(scene, weights), threads=THREADS)]
-    cases += [Case(name, lambda r=run: r, threads=THREADS) for name, run in runs.items()]
+    for name, run in runs.items():
+        for steps in (FEW, STEPS):
+            work = partial(run.work, steps)
+            cases.append(Case(f"{name} {steps}", lambda w=work: w, threads=THREADS))
+    plans = {count: Run(E, planned, count) for count in counts}
+    for count, run in plans.items():
+        work = partial(run.work, count)
+        cases.append(Case(f"{planned} {count}", lambda w=work: w, threads=THREADS))
     image, unary = np.ascontiguousarray(scene.image), -scene.logits.flatten(1).contiguous().numpy()
     if peer.dcrf:
         unit = peers.available()["pydensecrf"].inference(image, unary, 10)
@@ -90,9 +93,11 @@ def measured(scene: Scene, weights: tuple[float, float], plan: Plan) -> dict[str
     else:
         cases.append(Case("unit", lambda: peers.ours(image, unary, 10), threads=THREADS))
     times = {name: min(each) for (_, name, _), each in measure(cases, plan.rounds).items()}
-    curves = {name: run.curve(times["set-up"]) for name, run in runs.items()}
-    for count in counts:  # only the last iterate of a planned run is meant to be good
-        curves.setdefault(planned, []).append(curves.pop(f"{planned} {count}")[-1])
+    curves = {name: run.curve(times[f"{name} {FEW}"], times[f"{name} {STEPS}"]) for name, run in runs.items()}
+    # Only the last iterate of a planned run is meant to be good.
+    curves[planned] = [(k, times[f"{planned} {k}"], run.energies()[-1]) for k, run in plans.items()]
+    setup = times["set-up"]
+    curves = {name: [(k, setup + t, e) for k, t, e in curve] for name, curve in curves.items()}
     start = float(E.of_labels(E.unary.argmin(-1)))
     best = min([best_known(E, sum(weights), plan), *(e for curve in curves.values() for _, _, e in curve)])
     return {"start": start, "best": best, "unit": times["unit"], "set-up": times["set-up"], "curves": curves}

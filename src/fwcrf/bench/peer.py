@@ -52,7 +52,11 @@ def model(image: np.ndarray, unary: np.ndarray, kernels: int, xy: float, color: 
 
 
 def unary(image: np.ndarray, labels: int) -> np.ndarray:
-    """Energies of a soft, random labelling, ``(labels, n)``: their values do not change the work."""
+    """Energies of a soft, random labelling, ``(labels, n)``.
+
+    Their values do not change pydensecrf's work. They would change ours, which leaves out labels that cannot
+    come up: here every label can, so that this is the case that favours us least.
+    """
     generator = np.random.default_rng(0)
     n = math.prod(image.shape[:2])
     return generator.uniform(0, 4, (labels, n)).astype(np.float32)
