@@ -161,6 +161,7 @@ static void axis_tile(const AxisArgs<T>& a, std::int64_t outer, Range columns, S
 }
 
 template <typename T> static void axis(const AxisArgs<T>& a) {
+    if (a.length == 0) return;  // and nothing to copy from
     constexpr std::int64_t widest = 64;
     const std::int64_t strips = (a.inner + widest - 1) / widest;
 #ifdef _OPENMP

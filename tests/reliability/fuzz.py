@@ -140,7 +140,7 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
-    parser.add_argument("--seconds-per-case", type=float, default=60.0)
+    parser.add_argument("--seconds-per-case", type=float, default=300.0)
     parser.add_argument("--memory", type=int, default=0, help="bound on the address space, in MB")
     parser.add_argument("--atheris", action="store_true")
     parser.add_argument("--corpus", type=Path, default=Path("fuzz-corpus"))

@@ -49,12 +49,12 @@ def test_settings_that_are_none(read, text, said, tmp_path):
 def test_pictures_that_are_no_label_maps(tmp_path):
     import tifffile
 
-    for values, said in (
-        (np.zeros((4, 5, 5), np.uint16), "expected one value, or RGB, per pixel"),
-        (np.full((2, 4, 5), 0.5, np.float32), "expected a label map, whole numbers"),
-        (np.zeros((2, 4, 5), np.complex64), "has dtype complex64; expected whole or floating-point"),
+    for values, layout, said in (
+        (np.zeros((4, 5, 5), np.uint16), "contig", "expected one value, or RGB, per pixel"),
+        (np.full((2, 4, 5), 0.5, np.float32), None, "expected a label map, whole numbers"),
+        (np.zeros((2, 4, 5), np.complex64), None, "has dtype complex64; expected whole or floating-point"),
     ):
-        tifffile.imwrite(tmp_path / "a.tif", values, photometric="minisblack", planarconfig="contig")
+        tifffile.imwrite(tmp_path / "a.tif", values, photometric="minisblack", planarconfig=layout)
         with pytest.raises(FileError, match=said):
             read_labels(tmp_path / "a.tif")
 

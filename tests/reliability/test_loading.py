@@ -117,7 +117,9 @@ def test_the_files_would_do_harm(kind, tmp_path):
 def test_a_hostile_checkpoint_stops_training(tmp_path, fwcrf_command):
     config = tmp_path / "a.yaml"
     splits(tmp_path / "data", size=(24, 32))
-    config.write_text(f"data: {{name: splits, root: {tmp_path}/data}}\nmodel: {{name: mobilenetv2}}\n")
+    config.write_text(
+        f"data: {{name: splits, root: {tmp_path}/data}}\nmodel: {{name: mobilenetv2}}\nbatch_size: 2\n"
+    )
     (tmp_path / "out").mkdir()
     _saved(tmp_path / "out" / "checkpoint.pt", tmp_path / "run")
     status, _, err = fwcrf_command("train", config, "-o", tmp_path / "out")

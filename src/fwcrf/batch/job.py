@@ -119,8 +119,11 @@ class RefineJob:
         output = Path(self.folder) / item.output
         with hearing() as said:
             found = refine_files(item.image, item.scores, self.settings, self.reading)
-        with staging(output.parent) as (file, temporary):
-            encode_labels(file, output.name, found.labels, affine=found.picture.affine)
+        try:
+            with staging(output.parent) as (file, temporary):
+                encode_labels(file, output.name, found.labels, affine=found.picture.affine)
+        except OSError as error:
+            raise FileError(f"{output} cannot be written: {error.strerror or error}.") from error
         digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
         return Staged(str(temporary), digest, tuple(said))
 

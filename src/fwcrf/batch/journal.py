@@ -8,11 +8,15 @@ nothing.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 from collections import defaultdict
 from pathlib import Path
 from typing import IO, Any, Literal
+
+from fwcrf.files.errors import FileError
 
 NAME = "fwcrf-batch.jsonl"
 
@@ -28,7 +32,7 @@ class Journal:
         if self.path.exists():
             for line in self.path.read_bytes().splitlines():
                 self._take(line)
-        self.file: IO[bytes] = open(self.path, "ab")  # noqa: SIM115 - closed by __exit__
+        self.file: IO[bytes] = open(self.path, "ab", buffering=0)  # noqa: SIM115 - closed by __exit__
         if self.file.tell() and not self.path.read_bytes().endswith(b"\n"):
             self.file.write(b"\n")
 
@@ -54,8 +58,13 @@ class Journal:
 
     def note(self, line: dict[str, Any]) -> None:
         # In one call: a process that is killed leaves a whole line or none.
-        self.file.write(json.dumps(line).encode() + b"\n")
-        self.file.flush()
+        data = json.dumps(line).encode() + b"\n"
+        try:
+            whole = self.file.write(data) == len(data)
+        except OSError as error:
+            raise FileError(f"{self.path} cannot be written: {error.strerror or error}.") from error
+        if not whole:
+            raise FileError(f"{self.path} cannot be written: {os.strerror(errno.ENOSPC)}.")
 
     def _take(self, line: bytes) -> None:
         try:

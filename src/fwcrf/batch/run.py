@@ -119,6 +119,8 @@ def _settle(journal: Journal, folder: Path, item: Item, key: str, staged: Staged
             f"what a worker wrote to {staged.temporary} is not to be seen from here; the folder of the "
             "outputs must be one that all machines share"
         )
+    except FileError as error:
+        return Failure(str(error))
     except OSError as error:
         return Failure(f"{folder / item.output} cannot be written: {error.strerror or error}")
     return staged

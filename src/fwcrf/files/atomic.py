@@ -7,12 +7,13 @@ was.
 
 from __future__ import annotations
 
+import io
 import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from fwcrf.files.errors import FileError
 
@@ -40,12 +41,36 @@ def staging(folder: Path | str) -> Iterator[tuple[BinaryIO, Path]]:
     descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666)
     try:
         with open(descriptor, "wb") as file:
-            yield file, temporary
+            plain = _Plain(file)
+            try:
+                yield plain, temporary  # type: ignore[misc]
+            except Exception as error:
+                # Some libraries have words of their own for a full disk.
+                raise (plain.error or error) from None
             file.flush()
             os.fsync(file.fileno())
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+class _Plain:
+    """A file without its descriptor, past which numpy and libtiff write without saying what went wrong."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.error: OSError | None = None
+        self.flush, self.seek, self.tell, self.seekable = file.flush, file.seek, file.tell, file.seekable
+
+    def read(self, *_: Any) -> bytes:
+        raise io.UnsupportedOperation("read")  # numpy asks whether there is such a method
+
+    def write(self, data: Any) -> int:
+        try:
+            return self.file.write(data)
+        except OSError as error:
+            self.error = self.error or error
+            raise
 
 
 def put_in_place(temporary: Path, path: Path) -> None:
