@@ -99,12 +99,14 @@ def findings(means: Mapping[str, float]) -> Sequence[Finding]:
             means[POTTS] > means[BEFORE],
         ),
         Finding(
-            f"trained together with l2FW it has {averaged:.2f}, {averaged - means[POTTS]:+.2f} against the Potts CRF",
+            f"trained together with l2FW it has {averaged:.2f}, {averaged - means[POTTS]:+.2f} against "
+            "the Potts CRF",
             averaged > means[POTTS],
         ),
         Finding(
-            f"without averaging the answer with the start it has {whole:.2f}, {whole - means[POTTS]:+.2f}; the "
-            f"CNN trained on without a CRF has {alone:.2f}, so that {max(averaged, whole) - alone:+.2f} are due to it"
+            f"without averaging the answer with the start it has {whole:.2f}, {whole - means[POTTS]:+.2f}; "
+            f"the CNN trained on without a CRF has {alone:.2f}, so that {max(averaged, whole) - alone:+.2f} are "
+            "due to it"
         ),
         Finding(
             f"the best to train with is {best} with {trained[best]:.2f}", best in (L2FW.label, WHOLE.label)
