@@ -71,7 +71,7 @@ class Learning:
                 "settings": {"weights": str(self.setup.weights), "canvas": None if self.setup.quick else 513},
             },
             "crf": variant.crf,
-            "optimizer": {"cnn_lr": 0.001, "crf_lr": 0.01, "weight_decay": 0.0, **variant.optimizer},
+            "optimizer": {"cnn_lr": 0.0001, "crf_lr": 0.01, "weight_decay": 0.0, **variant.optimizer},
             "epochs": epochs,
             "batch_size": min(4, self.num_images),
             "micro_batch": 1,
