@@ -18,14 +18,12 @@ from fwcrf.models import CNNCRF
 EPOCHS = 3
 # Without the share of the start in the answer, by which gradients go around the CRF.
 _CRF = {"noise": 0.01, "skip": 0.0}
-# High enough for what learns to be seen to.
-_FAST = {"cnn_lr": 0.001}
-FW = Variant("FW", {"solver": "fw", "settings": {"step": 1.0}, **_CRF}, _FAST, EPOCHS, 1)
+FW = Variant("FW", {"solver": "fw", "settings": {"step": 1.0}, **_CRF}, {}, EPOCHS, 1)
 ADAM = Variant(
     "FW (Adam)", {"solver": "fw", "settings": {"step": 1.0}, **_CRF},
     {"name": "adam", "cnn_lr": 0.0001, "crf_lr": 0.001}, EPOCHS, 1,
 )  # fmt: skip
-L2FW = Variant("l2FW 1", {"solver": "l2fw", **_CRF}, _FAST, EPOCHS, 1)
+L2FW = Variant("l2FW 1", {"solver": "l2fw", **_CRF}, {}, EPOCHS, 1)
 
 
 def run(setup: Setup) -> Outcome:
