@@ -84,6 +84,8 @@ def test_results_are_kept_for_as_long_as_they_mean_the_same(tmp_path):
 PAPER_CSV = """dataset,figure,method,lambda,stepsize,x,y
 voc,energy_vs_iteration,eFW,0.25,diminishing,0,0
 voc,energy_vs_iteration,eFW,0.25,diminishing,1,-1533.5
+voc,energy_vs_iteration,l2FW,1,1,0,0
+voc,energy_vs_iteration,l2FW,1,1,1,-1500
 voc,energy_vs_iteration,PGM,,1,1,-1300
 voc,energy_vs_lambda_5_iterations,l2FW,0.1,1,0.1,-2039
 voc,energy_vs_lambda_5_iterations,l2FW,0.2,1,0.2,-2044
@@ -94,7 +96,8 @@ cityscapes,energy_vs_iteration,MF,,1,1,-9
 def test_the_papers_curves(tmp_path):
     path = tmp_path / "curves.csv"
     path.write_text(PAPER_CSV)
-    one, other = paper(path, "energy_vs_iteration")
+    one, l2fw, other = paper(path, "energy_vs_iteration")
+    assert (l2fw.label, l2fw.x) == ("l2FW 1", [0, 1])
     assert (one.label, one.x, one.y, one.solver) == (
         "eFW 0.25 (decreasing steps)",
         [0, 1],

@@ -43,8 +43,8 @@ def paper(path: Path, figure: str, dataset: str = "voc") -> list[Curve]:
         for row in csv.DictReader(file):
             if (row["dataset"], row["figure"]) != (dataset, figure):
                 continue
-            swept = row["x"] == row["lambda"] or "lambda_5" in figure
-            key = (row["method"], "" if swept else row["lambda"], row["stepsize"] == "diminishing")
+            weight = "" if "vs_lambda" in figure else row["lambda"]
+            key = (row["method"], weight, row["stepsize"] == "diminishing")
             x, y = found.setdefault(key, ([], []))
             x.append(float(row["x"]))
             y.append(float(row["y"]))

@@ -84,23 +84,28 @@ def _axes(count: int, width: float = 5.0) -> tuple[Any, list[Any]]:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width * count, 3.8), layout="constrained")
-    return figure, list(figure.subplots(1, count, squeeze=False, sharex=True, sharey=True)[0])
+    return figure, list(figure.subplots(1, count, squeeze=False, sharex=True)[0])
 
 
 def _same_scale(axes: Sequence[Any], panels: Sequence[Panel]) -> None:
+    """An inch is as much in one panel as in the other, wherever their curves lie."""
+    ranges = [_range(panel) for panel in panels]
+    height = 1.1 * max(high - low for low, high in ranges) or 1.0
+    for axis, (low, high) in zip(axes, ranges, strict=True):
+        axis.set_ylim((low + high - height) / 2, (low + high + height) / 2)
+    starts = [panel.from_x for panel in panels if panel.from_x is not None]
+    if starts:
+        axes[0].set_xlim(left=min(starts))
+
+
+def _range(panel: Panel) -> tuple[float, float]:
     seen = [
         y
-        for panel in panels
         for curve in panel.curves
         for x, y in zip(curve.x, curve.y, strict=True)
         if panel.from_x is None or x >= panel.from_x
     ]
-    starts = [panel.from_x for panel in panels if panel.from_x is not None]
-    if starts:
-        axes[0].set_xlim(left=min(starts))
-    if seen:
-        margin = 0.05 * (max(seen) - min(seen)) or 1.0
-        axes[0].set_ylim(min(seen) - margin, max(seen) + margin)
+    return min(seen), max(seen)
 
 
 def _svg(figure: Any) -> bytes:

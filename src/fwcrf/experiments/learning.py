@@ -59,6 +59,7 @@ class Learning:
         self.network = network(_features(setup))
 
     def config(self, variant: Variant, seed: int) -> Config:
+        """With the paper's learning rates, except that the network's is ten times as high: steps are few."""
         epochs = 1 if self.setup.quick else variant.epochs
         side = self.setup.side
         values: dict[str, Any] = {
