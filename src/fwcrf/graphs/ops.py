@@ -155,7 +155,7 @@ class _Sum(torch.autograd.Function):
             grads[2] = found.sum_to_size(weight.shape)
         if ctx.needs_input_grad[3]:
             y = _Sum.apply(x, None, weight, None, False, ctx.turned, *graph, False)
-            grads[3] = (y.mT @ g).sum_to_size(matrix.shape)
+            grads[3] = (y.mT @ g).sum_to_size(matrix.shape)  # type: ignore[union-attr]
         return tuple(grads)
 
 

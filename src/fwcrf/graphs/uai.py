@@ -57,7 +57,7 @@ def read_uai(
             f"{path} has a factor without variables that is 0; expected some labelling to be possible."
         )
     for size, chosen in _groups(arity == 1, sizes[scopes[:, 0]]):
-        np.add.at(unary, (scopes[chosen, 0], slice(size)), _energies(numbers, tables[chosen], size))
+        np.add.at(unary, (scopes[chosen, 0], slice(size)), _energies(numbers, tables[chosen], size))  # type: ignore[arg-type]
     pair = arity == 2
     edges, which = _edges(scopes[pair], n)
     check_size(path, (len(edges), L, L), 8, limit)
@@ -221,7 +221,7 @@ def _add_pairs(
             if single:
                 pairwise[place] = costs
             else:
-                np.add.at(pairwise, place, costs)
+                np.add.at(pairwise, place, costs)  # type: ignore[arg-type]
 
 
 def _evidence(
