@@ -78,6 +78,22 @@ def scores(image: np.ndarray, labels: int) -> np.ndarray:
     return np.stack([np.asarray(grid) for grid in grids])
 
 
+def network_scores(name: str) -> np.ndarray:
+    """Logits of a trained network (DeepLabv3) for a picture of PASCAL VOC, ``(21, height, width)``.
+
+    Where there are none, those of an imaginary one.
+    """
+    stored = data() / "voc2012" / "val" / "logits_deeplabv3" / f"{name}.npz"
+    if not stored.exists():
+        return scores(named(name), 21)
+    import torch
+
+    from fwcrf.models.resize import from_grid
+
+    logits = torch.from_numpy(np.load(stored)["logits"].astype(np.float32))
+    return from_grid(logits[None], (HEIGHT, WIDTH))[0].numpy()
+
+
 def data() -> Path:
     """Where data sets are looked for: ``FWCRF_DATA``, or shared/data beside the repository."""
     beside = Path(__file__).resolve().parents[4] / "shared" / "data"
