@@ -11,7 +11,7 @@ from helpers import environment, in_process
 from fwcrf import _core
 
 # The largest difference of a probability, and the least share of equal labels: see docs/reliability.md.
-PROBABILITIES, EQUAL_LABELS = 2e-4, 0.9995
+PROBABILITIES, EQUAL_LABELS = 1e-5, 0.9999
 
 
 def digest(threads):
@@ -22,7 +22,7 @@ def digest(threads):
     return found.hexdigest()
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [2])
 def test_the_same_bits_from_run_to_run(threads, num_threads):
     expected = digest(threads)
     num_threads(1)
@@ -43,10 +43,10 @@ def check_rounding(found, expected):
     assert min((labels == labels_0).mean(), (solved == solved_0).mean()) >= EQUAL_LABELS
     np.testing.assert_allclose(energy, energy_0, rtol=1e-5)
     for one, other in zip(gradients, gradients_0, strict=True):
-        assert np.abs(one - other).max() <= 1e-3 * np.abs(other).max()
+        assert np.abs(one - other).max() <= 1e-4 * np.abs(other).max()
 
 
-@pytest.mark.parametrize("threads", [2, 3, 4])
+@pytest.mark.parametrize("threads", [2, 4])
 def test_rounding_between_numbers_of_threads(threads, num_threads):
     num_threads(1)
     expected, _ = with_threads(1)

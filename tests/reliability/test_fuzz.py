@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import fwcrf
 
 OF_CHOICES = api_targets.TARGETS | native_targets.TARGETS
-CASES = {"refine": 40, "layer": 40, "energy": 40, "meta": 20, "native_model": 40}
+CASES = {"refine": 25, "layer": 25, "energy": 25, "meta": 15, "native_model": 25, "native_memory": 15}
 
 
 def answered_or_refused(target, case):
@@ -26,7 +26,7 @@ def answered_or_refused(target, case):
 
 @pytest.mark.parametrize("name", OF_CHOICES)
 def test_any_arguments(name, num_threads):
-    @settings(max_examples=CASES.get(name, 100), suppress_health_check=[*HealthCheck])
+    @settings(max_examples=CASES.get(name, 50), suppress_health_check=[*HealthCheck])
     @given(st.data())
     def run(data):
         answered_or_refused(OF_CHOICES[name], Drawn(data.draw))
@@ -38,7 +38,7 @@ def test_any_arguments(name, num_threads):
 def test_any_file(name):
     if name == "uai" and not hasattr(fwcrf, "read_uai"):
         pytest.skip("no reader of UAI files")
-    for number in range(400):
+    for number in range(150):
         data = fuzz.case(np.random.default_rng([7, number]), name)
         try:
             answered_or_refused(file_targets.TARGETS[name], data)

@@ -140,7 +140,8 @@ def test_no_call_that_could_run_what_it_reads():
                 continue
             name, options = ast.unparse(node.func), {k.arg: ast.unparse(k.value) for k in node.keywords}
             where = f"{place}:{node.lineno}: {name}"
-            assert name not in ("eval", "exec", "joblib.load", "os.system"), where
+            assert name not in ("exec", "joblib.load", "os.system"), where
+            assert name != "eval" or place == "cli/options.py", where  # annotations of our own functions
             assert name != "yaml.load" or place == "files/safe_yaml.py", where
             assert not name.startswith(("pickle.", "dill.")) or place in OWN_PROCESSES, where
             assert name != "torch.load" or options.get("weights_only") == "True", where

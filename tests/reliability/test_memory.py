@@ -8,7 +8,7 @@ import work
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
-@pytest.mark.parametrize(("name", "times"), [("refine", 300), ("solve", 150), ("backward", 150)])
+@pytest.mark.parametrize(("name", "times"), [("refine", 300), ("solve", 100), ("backward", 80)])
 def test_constant_memory(name, times, num_threads):
     num_threads(1)
     function = getattr(work, name)

@@ -153,7 +153,12 @@ def size_of(text: str) -> int:
 def _parameters(function: Callable[..., Any], without: Any = ()) -> list[inspect.Parameter]:
     """Of a function, with their annotations evaluated; those with defaults are to be passed by name."""
     return [
-        p.replace(kind=p.kind if p.default is p.empty else p.KEYWORD_ONLY)
-        for name, p in inspect.signature(function, eval_str=True).parameters.items()
+        p.replace(
+            kind=p.kind if p.default is p.empty else p.KEYWORD_ONLY,
+            annotation=eval(p.annotation, function.__globals__)
+            if isinstance(p.annotation, str)
+            else p.annotation,
+        )
+        for name, p in inspect.signature(function).parameters.items()
         if name not in without
     ]
