@@ -172,11 +172,11 @@ def test_the_penalty_tends_to_the_linear_program(forbidden):
         found = graph.mrf.solve("lp-meshi", 2000, weight=weight)
         value = float(fwcrf.Energy(Consistency(E, weight), E.unary).value(found.point))
         # No point of the simplices has less than that, by duality, and those of the polytope have no penalty.
-        assert program - float(y.square().sum()) / (2 * weight) - 1e-9 <= value <= program + 0.01
+        assert program - float(y.square().sum()) / (2 * weight) - 1e-6 <= value <= program + 0.01
         assert float(found.bound) <= program + 1e-9
         below.append(program - value)
     assert below[1] < below[0]
-    assert float(found.bound) > program - 0.2
+    assert float(found.bound) > program - 0.3
 
 
 def test_a_penalty_is_an_energy_like_any_other():
