@@ -19,7 +19,7 @@ class Finding:
 
     def __str__(self) -> str:
         if self.holds is None:
-            return self.sentence
+            return f"Besides: {self.sentence}"
         return f"{'As in the paper' if self.holds else 'Not as in the paper'}: {self.sentence}"
 
 
