@@ -91,7 +91,7 @@ def network_scores(name: str) -> np.ndarray:
     from fwcrf.models.resize import from_grid
 
     logits = torch.from_numpy(np.load(stored)["logits"].astype(np.float32))
-    return from_grid(logits[None], (HEIGHT, WIDTH))[0].numpy()
+    return from_grid(logits[None], 8, (HEIGHT, WIDTH))[0].numpy()
 
 
 def data() -> Path:
