@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -107,10 +108,8 @@ def test_the_files_would_do_harm(kind, tmp_path):
     """Otherwise the tests above would prove nothing."""
     name, write = HOSTILE[kind]
     write(tmp_path / name, tmp_path / "run")
-    try:
+    with suppress(Exception):  # the harm is done before torch sees that something is wrong
         torch.load(tmp_path / name, weights_only=False)
-    except Exception:
-        pickle.loads((tmp_path / name).read_bytes())
     assert (tmp_path / "run").exists()
 
 

@@ -63,10 +63,11 @@ def write_grey_tiff(file: IO[bytes], labels: np.ndarray) -> None:
 
 def _read(path: Path, form: str, limit: int, modes: dict[str, tuple[str, int]]) -> np.ndarray:
     try:
-        picture = _opened(path, form)
-        if picture is None:
-            return _read_tiff(path, limit)
-        with picture:
+        # Opened here, because Pillow leaves open what it cannot decode.
+        with open(path, "rb") as file:
+            picture = _opened(file, form)
+            if picture is None:
+                return _read_tiff(path, limit)
             if picture.mode not in modes:
                 raise FileError(f"{path} has pixels of kind {picture.mode!r}; expected {', '.join(modes)}.")
             kind, size = modes[picture.mode]
@@ -83,7 +84,7 @@ def _read(path: Path, form: str, limit: int, modes: dict[str, tuple[str, int]]) 
     return values if values.ndim == 3 else values[..., None]
 
 
-def _opened(path: Path, form: str) -> Any:
+def _opened(file: IO[bytes], form: str) -> Any:
     """The picture with its header read and its pixels not; None for a TIFF that needs tifffile."""
     needed("PIL.Image", "images")
     # The classes themselves, because Image.open has a bound on the size of its own, for the whole program.
@@ -92,16 +93,15 @@ def _opened(path: Path, form: str) -> Any:
     from PIL.TiffImagePlugin import TiffImageFile
 
     if form != "tiff":
-        return {"png": PngImageFile, "jpeg": JpegImageFile}[form](path)
+        return {"png": PngImageFile, "jpeg": JpegImageFile}[form](file)
     try:
-        picture = TiffImageFile(path)
+        picture = TiffImageFile(file)
     except SyntaxError:
         return None
     bits = picture.tag_v2.get(258, (1,))
     # Pillow would drop the lower bits of wide colours, and takes the pages of a volume one by one.
     if getattr(picture, "n_frames", 1) == 1 and (len(bits) == 1 or max(bits) <= 8):
         return picture
-    picture.close()
     return None
 
 
