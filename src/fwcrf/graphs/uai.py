@@ -116,7 +116,7 @@ def _scopes(numbers: Numbers, at: int, count: int, n: int) -> tuple[np.ndarray, 
             numbers.take(at + place, 1, f"the variables of factor {factor}")
         arity = window[place]
         if arity not in (0.0, 1.0, 2.0):
-            if arity > 2 and arity == int(arity):
+            if 2 < arity < float("inf") and arity == int(arity):
                 numbers.refuse(
                     at + place,
                     f"at most 2 variables in factor {factor}: unary and pairwise factors are read, those of "
