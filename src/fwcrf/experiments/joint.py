@@ -90,7 +90,8 @@ def run(setup: Setup) -> Outcome:
 
 
 def findings(means: Mapping[str, float]) -> Sequence[Finding]:
-    trained = {v.label: means[v.label] for v in METHODS if v.label in means}
+    # Each solver once, as the paper has it.
+    trained = {v.label: means[v.label] for v in METHODS if v is not WHOLE and v.label in means}
     best = max(trained, key=trained.__getitem__)
     alone, averaged, whole = (means[v.label] for v in (ALONE, L2FW, WHOLE))
     return [
@@ -105,10 +106,8 @@ def findings(means: Mapping[str, float]) -> Sequence[Finding]:
         ),
         Finding(
             f"without averaging the answer with the start it has {whole:.2f}, {whole - means[POTTS]:+.2f}; "
-            f"the CNN trained on without a CRF has {alone:.2f}, so that "
-            f"{max(averaged, whole) - alone:+.2f} are due to it"
+            f"the CNN trained on without a CRF has {alone:.2f}; averaged, "
+            f"the CRF adds {averaged - alone:+.2f} to that"
         ),
-        Finding(
-            f"the best to train with is {best} with {trained[best]:.2f}", best in (L2FW.label, WHOLE.label)
-        ),
+        Finding(f"the best solver to train with is {best} with {trained[best]:.2f}", best == L2FW.label),
     ]

@@ -70,7 +70,7 @@ def finding(solver: str, rows: list[dict]) -> Finding:
     last = rows[-1]
     return Finding(
         f"{solver}: mIoU9 {fixed:.2f} with fixed and {learned:.2f} with learned steps or lambda; lambda went "
-        f"from {rows[0]['lambda']:g} to {last['lambda']:.3f}, the mean step from "
-        f"0.5 to {last['mean step']:.3f}",
+        f"from {rows[0]['lambda']:g} to {last['lambda']:.4g}, the mean step from "
+        f"0.5 to {last['mean step']:.4g}",
         abs(fixed - learned) < 0.5,
     )
