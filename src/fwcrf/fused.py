@@ -69,12 +69,17 @@ class Fused:
             and x.dtype == self.dtype
             and (not self.batch_shape or x.shape[:-2] == self.batch_shape)
             and (unary is None or (unary.shape == x.shape and unary.dtype == x.dtype and unary.is_cpu))
-            and 1 <= x.shape[-1] <= self.native.most_labels()
+            and (1 <= x.shape[-1] <= self.native.most_labels() or self._in_panels(x, unary))
             and x.numel() > 0
             and not transformed(x)
             # The backward pass is the same operator, if that is symmetric.
             and (self.symmetric or not self._differentiated(x, unary))
         )
+
+    def _in_panels(self, x: Tensor, unary: Tensor | None) -> bool:
+        """Whether there are too many labels for one call, but few at a time will do."""
+        potts = all(isinstance(c, Potts) and c.weight.dim() == 0 for _, c in self.terms)
+        return x.shape[-1] > self.native.most_labels() and potts and not self._differentiated(x, unary)
 
     def _differentiated(self, x: Tensor, unary: Tensor | None) -> bool:
         weights = [_weight(compat, x) for _, compat in self.terms]
@@ -85,12 +90,16 @@ class Fused:
     def __call__(self, x: Tensor, unary: Tensor | None) -> Tensor:
         """P x + u; without a unary, P x."""
         weights = self._weights(x)
+        if x.shape[-1] > self.native.most_labels():
+            return self.panels(x, unary, weights)
         if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, unary, *weights)):
             return _Apply.apply(self, x, unary, *weights)  # type: ignore[return-value]
         return self.answer(x, unary, weights)
 
     def moved(self, x: Tensor, unary: Tensor, moves: Sequence[Move]) -> Tensor | None:
         """Where the moves lead from x; None if derivatives are asked for that this engine has not."""
+        if x.shape[-1] > self.native.most_labels():
+            return None
         weights = self._weights(x)
         learning = torch.is_grad_enabled() and any(t.requires_grad for t in (x, unary, *weights))
         if learning and any(m.step != 1 or m.keep != 0 or m.oracle not in _ORACLES for m in moves):
@@ -120,6 +129,23 @@ class Fused:
         out = empty(x.shape, x.dtype)
         self.run(x, unary, weights, [_ANSWER], [out])
         return out
+
+    def panels(self, x: Tensor, unary: Tensor | None, weights: Sequence[Tensor]) -> Tensor:
+        """The answer for any number of labels, with Potts penalties.
+
+        With y_s = sum_c w_c K_c x_s it is (sum of all y) - y_s. A call for m of the labels has their sum in place
+        of the sum of all, and its answers add up to m - 1 times that.
+        """
+        labels = x.shape[-1]
+        count = -(-labels // self.native.most_labels())
+        out, total = empty(x.shape, x.dtype), x.new_zeros(*x.shape[:-1], 1)
+        for panel in torch.arange(labels).tensor_split(count):
+            y = self.answer(columns.take(x, panel), None, weights)
+            mean = y.sum(-1, keepdim=True) / (len(panel) - 1)
+            total += mean
+            out[..., panel[0] : panel[-1] + 1] = y - mean
+        out += total
+        return out if unary is None else out.add_(unary)
 
     def run(
         self,

@@ -150,7 +150,10 @@ WRONG = {
     ),
     "negative": (START + "4\n1 1\n-1 1", "line 8: '-1'; expected a finite value that is not negative"),
     "infinite": (START + "4\n1 1\n1e999 1", "line 8: '1e999'"),
-    "infinitely many variables": ("MARKOV\n2\n2 2\n1\n1e999 0 1\n4\n1 1 1 1", "number of variables of factor 0"),
+    "infinitely many variables": (
+        "MARKOV\n2\n2 2\n1\n1e999 0 1\n4\n1 1 1 1",
+        "number of variables of factor 0",
+    ),
     "NaN": (START + "4\n1 1 nan 1", "line 7: 'nan'; expected a number"),
     "word": (START + "4\n1 1 one 1", "line 7: 'one'; expected a number"),
     "half a number": (START + "4\n1 1 1x 1", "line 7: '1x'; expected a number"),
