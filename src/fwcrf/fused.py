@@ -133,8 +133,8 @@ class Fused:
     def panels(self, x: Tensor, unary: Tensor | None, weights: Sequence[Tensor]) -> Tensor:
         """The answer for any number of labels, with Potts penalties.
 
-        With y_s = sum_c w_c K_c x_s it is (sum of all y) - y_s. A call for m of the labels has their sum in place
-        of the sum of all, and its answers add up to m - 1 times that.
+        With y_s = sum_c w_c K_c x_s it is (sum of all y) - y_s. A call for m of the labels has their sum in
+        place of the sum of all, and its answers add up to m - 1 times that.
         """
         labels = x.shape[-1]
         count = -(-labels // self.native.most_labels())
