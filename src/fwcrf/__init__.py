@@ -16,9 +16,8 @@ A name is imported when it is first used, and torch with it: ``import fwcrf`` al
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # typing itself takes as long to import as Python to start
 if TYPE_CHECKING:
     from fwcrf import (
         gradients,
@@ -80,7 +79,9 @@ _DEFINED_IN = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
+    from importlib.util import find_spec
+
     if name == "_core":
         # torch before the native module, so that both share one OpenMP runtime.
         import_module("torch")

@@ -169,10 +169,12 @@ def watch(K):
     def call(self, *given):
         global highest
         highest = max(highest, anonymous("RssAnon"))
-        return K(self, *given)
+        answer = K(self, *given)
+        highest = max(highest, anonymous("RssAnon"))
+        return answer
     return call
 from fwcrf.pairwise import Sum
-Sum.__call__, Sum.plus = watch(Sum.__call__), watch(Sum.plus)
+Sum.__call__, Sum.plus, Sum.moved = watch(Sum.__call__), watch(Sum.plus), watch(Sum.moved)
 fwcrf.refine(image, p, kernels=kernels, num_steps=2, memory=int(sys.argv[2]), out=out,
              progress=lambda k, n: parts.append(n))
 print(json.dumps([highest - before, parts[0], int(out.max())]))

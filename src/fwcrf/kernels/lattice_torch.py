@@ -232,7 +232,7 @@ def slice(values: Tensor, index: Tensor, weight: Tensor) -> Tensor:
     if not _watched(values, weight):
         # One operation that reads the corners and writes the sum; its second derivative does not exist.
         bags = [embedding_bag(index, image, per_sample_weights=weight, mode="sum") for image in values]
-        return torch.stack(bags)
+        return torch.stack(bags) if bags else values.new_empty(0, len(index), values.shape[-1])
     out = weight[:, 0, None] * values.index_select(1, index[:, 0])
     for c in range(1, index.shape[-1]):
         out = out + weight[:, c, None] * values.index_select(1, index[:, c])

@@ -11,6 +11,10 @@ import numpy as np
 _log = logging.getLogger(__name__)
 
 
+class OneLabelError(ZeroDivisionError, ValueError):
+    """What pydensecrf raises, and what the rest of this library does."""
+
+
 def unary_from_labels(
     labels: np.ndarray, n_labels: int, gt_prob: float, zero_unsure: bool = True
 ) -> np.ndarray:
@@ -25,7 +29,7 @@ def unary_from_labels(
     """
     assert 0 < gt_prob < 1, f"gt_prob={gt_prob!r} must be in (0,1)"
     if n_labels < 2:
-        raise ValueError(f"n_labels={n_labels!r}; expected at least 2, between which to choose.")
+        raise OneLabelError(f"n_labels={n_labels!r}; expected at least 2, between which to choose.")
     labels = labels.flatten()
     if labels.dtype.kind == "u":
         labels = labels.astype(np.int64)  # 0 - 1 would be the largest number instead of the last row

@@ -27,6 +27,7 @@ class State(NamedTuple):
     last: Tensor | None = None
     last_grad: Tensor | None = None
     strength: Tensor | None = None  # (*batch, 1, 1)
+    allowed: Tensor | None = None  # the labels that are not forbidden, where some are
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,11 @@ class AnnealedFrankWolfe:
         return Geometric(self.start, self.end, self.steps)
 
     def init(self, f: Energy, x0: Tensor) -> State:
-        return State(x0)
+        return State(x0, allowed=_allowed(f.unary))
 
     def step(self, f: Energy, state: State, k: int) -> State:
         x, weight = state.x, self.weights(k)
-        allowed = _allowed(f.unary)
+        allowed = state.allowed
         grad = _finite(f.grad(x), allowed)
         if state.strength is None or state.last is None or state.last_grad is None:
             message = grad - _finite(f.unary, allowed)
@@ -93,7 +94,7 @@ class AnnealedFrankWolfe:
             c = grad / s
         if allowed is not None:
             c = c.masked_fill(~allowed, torch.inf)
-        return State(self.regularizer(weight).argmin(c), x, grad, s)
+        return State(self.regularizer(weight).argmin(c), x, grad, s, allowed)
 
 
 def _allowed(unary: Tensor) -> Tensor | None:
