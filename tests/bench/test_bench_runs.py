@@ -32,6 +32,7 @@ def small(monkeypatch):
     monkeypatch.setattr(pictures, "names", lambda most=None: ["chelsea", "coffee", "rocket"][:most])
     photograph = pictures.photograph
     monkeypatch.setattr(pictures, "named", lambda name, *size: pictures.resized(photograph(name), 40, 30))
+    monkeypatch.setattr(pictures, "network_scores", lambda name: pictures.scores(pictures.named(name), 21))
     monkeypatch.setattr(bandwidth, "FLOATS", 1 << 16)
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import statistics
 
+import numpy as np
+
 from fwcrf.bench import bandwidth, peer, peers, pictures
 from fwcrf.bench.report import print_rows, table
 from fwcrf.bench.rows import Compared, Row, assemble, spreads
@@ -18,6 +20,7 @@ from fwcrf.bench.timing import Case, Plan, Times, measure
 LABELS = 21
 STEPS = (5, 10)
 SOLVERS = ("mf", "l2fw")
+NETWORK = ", a network's scores"
 TARGETS = {("mf", 10): {1: 6.0, 2: 10.0}}
 
 
@@ -37,24 +40,25 @@ def ordinary(plan: Plan) -> tuple[Times, list[Row]]:
     cases = []
     for picture in pictures.names(2 if plan.quick else None):
         image = pictures.named(picture)
-        unary = peer.unary(image, LABELS)
-        for steps in STEPS:
-            for solver in SOLVERS:
-                work = peers.ours(image, unary, steps, solver)
-                for count in plan.threads:
-                    cases.append(Case(f"{solver} {steps}", lambda work=work: work, picture, count))
-            if peer.dcrf:
-                theirs = peers.available()["pydensecrf"].inference(image, unary, steps)
-                cases.append(Case(f"pydensecrf {steps}", lambda theirs=theirs: theirs, picture))
+        for kind, unary in _scores(picture, image).items():
+            for steps in STEPS:
+                for solver in SOLVERS:
+                    work = peers.ours(image, unary, steps, solver)
+                    for count in plan.threads:
+                        cases.append(Case(f"{solver} {steps}{kind}", lambda work=work: work, picture, count))
+                if peer.dcrf:
+                    theirs = peers.available()["pydensecrf"].inference(image, unary, steps)
+                    cases.append(Case(f"pydensecrf {steps}{kind}", lambda theirs=theirs: theirs, picture))
     times = measure(cases, plan.least(7).rounds)
     size = f"{pictures.WIDTH} x {pictures.HEIGHT}, {LABELS} labels"
     wanted = [
         Compared(
-            f"{steps} steps of {solver}, {size}",
-            f"{solver} {steps}",
-            {"pydensecrf": f"pydensecrf {steps}"},
+            f"{steps} steps of {solver}, {size}{kind}",
+            f"{solver} {steps}{kind}",
+            {"pydensecrf": f"pydensecrf {steps}{kind}"},
             TARGETS.get((solver, steps), {}),
         )
+        for kind in ("", NETWORK)
         for solver in SOLVERS
         for steps in STEPS
     ]
@@ -62,6 +66,12 @@ def ordinary(plan: Plan) -> tuple[Times, list[Row]]:
         Compared("10 steps of l2fw against our mf", "l2fw 10", {"fwcrf mf": "mf 10"}, {1: 0.8, 2: 0.8})
     ]
     return times, assemble(spreads(times), wanted, plan.threads)
+
+
+def _scores(picture: str, image: np.ndarray) -> dict[str, np.ndarray]:
+    """Unary energies, ``(labels, n)``: random ones, and those of a network, few of whose labels are close."""
+    network = -pictures.network_scores(picture).reshape(LABELS, -1)
+    return {"": peer.unary(image, LABELS), NETWORK: np.ascontiguousarray(network)}
 
 
 def of_bandwidth(times: Times, plan: Plan) -> dict[tuple[str, int], dict[str, float]]:

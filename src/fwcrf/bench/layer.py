@@ -35,6 +35,7 @@ STAND_IN = 3.0
 TARGETS = {1: 6.0, 2: 10.0}
 SETTINGS: dict[str, dict[str, object]] = {
     "l2fw": {"solver": "l2fw", "learnable": ("weights",)},
+    "l2fw, a network's scores": {"solver": "l2fw", "learnable": ("weights",)},
     "mf": {"solver": "mf", "learnable": ("weights",)},
     "all matrices": {
         "learnable": ("weights", "compatibility", "lambda", "skip"), "weights": "full", "skip": 0.5,
@@ -42,15 +43,18 @@ SETTINGS: dict[str, dict[str, object]] = {
     "checkpoint": {"solver": "l2fw", "learnable": ("weights",), "gradient": "checkpoint"},
     "bandwidths": {"solver": "l2fw", "learnable": ("bandwidths",)},
 }  # fmt: skip
-ALWAYS = ("l2fw", "mf")  # the others are timed for one image
+ALWAYS = ("l2fw", "l2fw, a network's scores", "mf")  # the others are timed for one image
 
 
-def prepared(setting: str, image: np.ndarray, batch: int) -> Callable[[], tuple[float, float]]:
+def prepared(
+    setting: str, image: np.ndarray, batch: int, network: np.ndarray | None = None
+) -> Callable[[], tuple[float, float]]:
     """Seconds of a forward and of a backward pass."""
     layer = DenseCRF(LABELS, num_steps=STEPS, **SETTINGS[setting])  # type: ignore[arg-type]
     height, width = image.shape[:2]
     pixels = torch.from_numpy(image).permute(2, 0, 1).expand(batch, -1, -1, -1).float().contiguous()
-    scores = torch.from_numpy(-peer.unary(image, LABELS)).view(1, LABELS, height, width)
+    given = network if network is not None and "network" in setting else -peer.unary(image, LABELS)
+    scores = torch.from_numpy(given).view(1, LABELS, height, width)
     logits = scores.repeat(batch, 1, 1, 1).requires_grad_()
     gradient = torch.ones_like(logits)
 
@@ -70,8 +74,8 @@ def prepared(setting: str, image: np.ndarray, batch: int) -> Callable[[], tuple[
 class Passes:
     """The work of a case, which notes how long each pass took."""
 
-    def __init__(self, setting: str, image: np.ndarray, batch: int) -> None:
-        self.passes = prepared(setting, image, batch)
+    def __init__(self, setting: str, picture: str, batch: int) -> None:
+        self.passes = prepared(setting, pictures.named(picture), batch, pictures.network_scores(picture))
         self.times: list[tuple[float, float]] = []
 
     def __call__(self) -> None:
@@ -82,7 +86,7 @@ def measured(picture: str, plan: Plan) -> tuple[Times, dict[tuple[str, int], dic
     """Seconds of all cases, per image; and of each pass apart, the least in milliseconds."""
     image = pictures.named(picture)
     names = [(s, b) for s in SETTINGS for b in BATCHES if (b == 1 and not plan.quick) or s in ALWAYS]
-    works = {(s, b, t): Passes(s, image, b) for s, b in names for t in plan.threads}
+    works = {(s, b, t): Passes(s, picture, b) for s, b in names for t in plan.threads}
     cases = [Case(f"{s}, batch {b}", lambda w=w: w, picture, t) for (s, b, t), w in works.items()]
     if peer.dcrf:
         unit = peers.available()["pydensecrf"].inference(image, peer.unary(image, LABELS), STEPS)
