@@ -198,8 +198,10 @@ def test_interrupted_from_the_keyboard(source, tmp_path):
     out = tmp_path / "out"
     command = [sys.executable, slow_jobs.__file__, str(source), str(out), "0.5"]
     with subprocess.Popen(
-        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as batch:
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        # Programs that a shell starts in the background ignore the keyboard, and so would their children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as batch:  # fmt: skip
         while not list(out.glob("*.npy")):
             assert batch.poll() is None
             time.sleep(0.01)
