@@ -13,8 +13,6 @@ from choices import Bytes, Drawn
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import fwcrf
-
 OF_CHOICES = api_targets.TARGETS | native_targets.TARGETS
 CASES = {"refine": 25, "layer": 25, "energy": 25, "meta": 15, "native_model": 25, "native_memory": 15}
 
@@ -36,8 +34,6 @@ def test_any_arguments(name, num_threads):
 
 @pytest.mark.parametrize("name", file_targets.TARGETS)
 def test_any_file(name):
-    if name == "uai" and not hasattr(fwcrf, "read_uai"):
-        pytest.skip("no reader of UAI files")
     for number in range(150):
         data = fuzz.case(np.random.default_rng([7, number]), name)
         try:
@@ -46,7 +42,7 @@ def test_any_file(name):
             raise AssertionError(f"case {number}: {data[:60]!r}") from error
 
 
-@pytest.mark.parametrize("name", [name for name in file_targets.SEEDS if name != "uai"])
+@pytest.mark.parametrize("name", file_targets.SEEDS)
 def test_some_seeds_are_good_files(name):
     """Otherwise nothing behind the first check would ever be reached."""
     good = 0

@@ -254,7 +254,7 @@ def _attached(name: str) -> dict[str, str]:
 def _session(request: Request) -> Session:
     found = request.app.state.sessions.get(request.headers.get("x-session", ""))
     if found is None:
-        raise Refused(410, "this session has ended, or never was; reload the page.")
+        raise Refused(410, "the server no longer has this page's pictures; reload the page.")
     return found
 
 
