@@ -5,8 +5,9 @@ import torch
 from helpers import DTYPES, ROUNDING, normal, uniform
 
 from fwcrf import Energy, pairwise
+from fwcrf.bands import band
 from fwcrf.compatibility import Full, Potts
-from fwcrf.fused import Fused, band
+from fwcrf.fused import Fused
 from fwcrf.kernels import Bilateral, Exact, Gaussian, Separable, Spatial
 from fwcrf.pairwise import of_image
 

@@ -6,8 +6,8 @@ from helpers import DTYPES, normal, uniform
 
 import fwcrf
 from fwcrf import Energy, solvers, stepsizes
-from fwcrf.fused import Move, _possible
 from fwcrf.kernels import Bilateral, Spatial
+from fwcrf.moves import Move, possible
 from fwcrf.pairwise import of_image
 
 STEPS = 5
@@ -96,7 +96,7 @@ def test_threads(threads, monkeypatch):
 @pytest.fixture
 def pruned(monkeypatch):
     """The numbers of labels that native runs had, with pruning for arrays of any size."""
-    monkeypatch.setattr("fwcrf.fused._LARGE", 0)
+    monkeypatch.setattr("fwcrf.moves.LARGE", 0)
     seen = []
     run = fwcrf.fused.Fused.run
     monkeypatch.setattr(
@@ -153,7 +153,7 @@ def test_no_pruning_for_negative_weights(pruned):
 def test_possible_labels():
     u = torch.tensor([[0.0, 0.9, 5.0, 2.0], [0.0, 3.0, 1.0, 2.0]])
     x = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.8, 0.0, 0.0, 0.2]])
-    kept = {name: _possible(x, u, [Move(name, scale)]).tolist() for name, scale in
+    kept = {name: possible(x, u, [Move(name, scale)]).tolist() for name, scale in
             [("project", -1.0), ("vertex", -1.0), ("softmax", -50.0)]}  # fmt: skip
     assert kept == {"project": [0, 1, 2, 3], "vertex": [0, 3], "softmax": [0, 3]}
 

@@ -4,8 +4,8 @@ Steps of a solver that map P x + u row by row, each a ``Move``, are taken native
 
 It is an engine, not a model: ``fuse`` looks at the terms of P and answers with a ``Fused`` that computes the
 same, or with None where some term has no part in it (exact kernels, other devices, bandwidths that are being
-learned). Answers differ by float rounding, and in float32 by up to 1e-4 of the
-largest entry of a spatial kernel of three and more pixels: that one is computed on a grid with fewer rows.
+learned). Answers differ by float rounding, and in float32 by up to 1e-4 of the largest entry of a spatial
+kernel of three and more pixels: that one is computed on a grid with fewer rows.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fwcrf import _core, columns
+from fwcrf.bands import factors
 from fwcrf.compatibility import Compatibility, Potts
 from fwcrf.kernels.lattice import _ORDERS, _TAP, Lattice
 from fwcrf.kernels.operator import Operator, Shifted, check_finite, check_values
 from fwcrf.kernels.ops import transformed
 from fwcrf.kernels.separable import Separable
 from fwcrf.memory import empty
+from fwcrf.moves import ANSWER, FEW, MAPS, Move, may_prune, possible
 from fwcrf.simplex import _project_derivative, _softmax_derivative, project_onto_simplex, softmax
 from fwcrf.threads import threads_for
 
@@ -34,21 +35,6 @@ MAX_TERMS = 8
 MAX_AXES = 8
 
 
-@dataclass(frozen=True)
-class Move:
-    """x <- x + step (p - x) with p = oracle(scale (P x + u) + keep x), row by row."""
-
-    oracle: Literal["softmax", "project", "vertex"]  # vertex: that of the largest entry
-    scale: float
-    keep: float = 0.0
-    step: float = 1.0
-
-    def numbers(self) -> list[float]:
-        return [_MAPS.index(self.oracle), self.scale, self.keep, self.step]
-
-
-_MAPS = ["none", "softmax", "project", "vertex", "softmax derivative", "project derivative"]
-_ANSWER = [0.0, 1.0, 0.0, 1.0]  # P x + u itself
 _ORACLES = {"softmax": softmax, "project": project_onto_simplex}
 
 
@@ -92,7 +78,7 @@ class Fused:
         weights = self._weights(x)
         if x.shape[-1] > self.native.most_labels():
             return self.panels(x, unary, weights)
-        if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, unary, *weights)):
+        if self._differentiated(x, unary):
             return _Apply.apply(self, x, unary, *weights)  # type: ignore[return-value]
         return self.answer(x, unary, weights)
 
@@ -101,7 +87,7 @@ class Fused:
         if x.shape[-1] > self.native.most_labels():
             return None
         weights = self._weights(x)
-        learning = torch.is_grad_enabled() and any(t.requires_grad for t in (x, unary, *weights))
+        learning = self._differentiated(x, unary)
         if learning and any(m.step != 1 or m.keep != 0 or m.oracle not in _ORACLES for m in moves):
             return None
 
@@ -112,11 +98,11 @@ class Fused:
             self.run(x, unary, weights, [m.numbers() for m in moves], [end] * len(moves))
             return end
 
-        if not _may_prune(x, weights, moves, exactly=learning):
+        if not may_prune(x, weights, moves, exactly=learning):
             return go(moves, x, unary)
         x, rest = go(moves[:1], x, unary), moves[1:]
-        kept = _possible(x.detach(), unary.detach(), rest)
-        if len(kept) > _FEW * x.shape[-1]:
+        kept = possible(x.detach(), unary.detach(), rest)
+        if len(kept) > FEW * x.shape[-1]:
             return go(rest, x, unary)
         few = go(rest, columns.take(x, kept), columns.take(unary, kept))
         return columns.spread(few, kept, x.shape[-1])
@@ -127,7 +113,7 @@ class Fused:
 
     def answer(self, x: Tensor, unary: Tensor | None, weights: Sequence[Tensor]) -> Tensor:
         out = empty(x.shape, x.dtype)
-        self.run(x, unary, weights, [_ANSWER], [out])
+        self.run(x, unary, weights, [ANSWER], [out])
         return out
 
     def panels(self, x: Tensor, unary: Tensor | None, weights: Sequence[Tensor]) -> Tensor:
@@ -141,9 +127,9 @@ class Fused:
         out, total = empty(x.shape, x.dtype), x.new_zeros(*x.shape[:-1], 1)
         for panel in torch.arange(labels).tensor_split(count):
             y = self.answer(columns.take(x, panel), None, weights)
-            mean = y.sum(-1, keepdim=True) / (len(panel) - 1)
-            total += mean
-            out[..., panel[0] : panel[-1] + 1] = y - mean
+            own = y.sum(-1, keepdim=True) / (len(panel) - 1)
+            total += own
+            out[..., panel[0] : panel[-1] + 1] = y - own
         out += total
         return out if unary is None else out.add_(unary)
 
@@ -194,41 +180,6 @@ class Fused:
         return total
 
 
-# Labels are left out where fewer than this part of them remain, of arrays large enough to pay for the search.
-_FEW = 0.6
-_LARGE = 1 << 18
-# An entropic step that cannot give a label more than this is taken to give it nothing.
-_NOTHING = 1e-6
-
-
-def _may_prune(x: Tensor, weights: Sequence[Tensor], moves: Sequence[Move], *, exactly: bool) -> bool:
-    # A label that a projection cannot reach has no derivative either; an entropic one has.
-    return (
-        len(moves) > 2
-        and x.numel() >= _LARGE
-        and x.shape[-1] > 2
-        and moves[0].step == 1
-        and all(m.keep == 0 and m.scale < 0 for m in moves)
-        and not (exactly and any(m.oracle == "softmax" for m in moves))
-        and all(w.dim() == 0 and float(w.detach()) >= 0 for w in weights)
-    )
-
-
-def _possible(x: Tensor, unary: Tensor, moves: Sequence[Move]) -> Tensor:
-    """The labels that moves from x can lead to.
-
-    With Potts penalties and kernels that are not negative, neighbours speak only for labels that they have:
-    if no pixel has label s, the others' lead over s can only grow. So the oracle gives s no more than by the
-    unary alone: nothing where another label leads by 1/|scale| (projection) or at all (vertex), and at most
-    exp(-|scale| lead) for softmax.
-    """
-    gap, most = columns.spans(x, unary)
-    reach = {"project": 1.0, "vertex": 0.0, "softmax": -math.log(_NOTHING)}
-    near = max(reach[m.oracle] / -m.scale for m in moves)
-    tiny = _NOTHING if any(m.oracle == "softmax" for m in moves) else 0.0
-    return ((gap <= near) | (most > tiny)).nonzero().squeeze(-1)
-
-
 class _Apply(torch.autograd.Function):
     """P is symmetric, so that it is its own backward, and finds the derivatives in the weights on the way."""
 
@@ -256,7 +207,7 @@ class _Apply(torch.autograd.Function):
         # Gradients may overflow on purpose (loss scaling): what to do about it is the caller's.
         of_x = empty(g.shape, g.dtype)
         others = [x] if ctx.learned else []
-        slopes = ctx.model.run(g, None, weights, [_ANSWER], [of_x], others, slopes=ctx.learned, checked=False)
+        slopes = ctx.model.run(g, None, weights, [ANSWER], [of_x], others, slopes=ctx.learned, checked=False)
         return None, of_x, of_unary, *_slopes(slopes, weights, ctx.needs_input_grad[3:])
 
 
@@ -287,10 +238,10 @@ class _Moves(torch.autograd.Function):
         last = _DERIVATIVES[moves[-1].oracle](g.contiguous(), points[-1], moves[-1].scale)
         of_unary = last.clone()
         # From the last step but one back to the first, and then the gradient at the start.
-        back = [[_MAPS.index(f"{m.oracle} derivative"), m.scale, 0.0, 1.0] for m in moves[-2::-1]]
+        back = [[MAPS.index(f"{m.oracle} derivative"), m.scale, 0.0, 1.0] for m in moves[-2::-1]]
         learned = any(ctx.needs_input_grad[4:])
         slopes = model.run(
-            last, None, weights, [*back, _ANSWER], [last] * len(moves), points[-2::-1], of_unary,
+            last, None, weights, [*back, ANSWER], [last] * len(moves), points[-2::-1], of_unary,
             slopes=learned, checked=False,
         )  # fmt: skip
         return None, None, last, of_unary, *_slopes(slopes, weights, ctx.needs_input_grad[4:])
@@ -383,8 +334,8 @@ def _add_grid(native: Any, K: Separable, shift: Tensor | None) -> bool:
     left, right = (
         s or [t.new_ones(n) for n, t in zip(K.shape, K.taps, strict=True)] for s in (K.left, K.right)
     )
-    factors = [_factors(*axis) for axis in zip(K.shape, K.taps, left, right, strict=True)]
-    down, up = zip(*factors, strict=True)
+    by_axis = [factors(*axis) for axis in zip(K.shape, K.taps, left, right, strict=True)]
+    down, up = zip(*by_axis, strict=True)
     if shift is not None:
         shift = shift.reshape(math.prod(shift.shape[:-1]), -1).contiguous()
     native.add_grid(
@@ -392,60 +343,3 @@ def _add_grid(native: Any, K: Separable, shift: Tensor | None) -> bool:
         [b.first for b in up], [b.weight for b in up], shift,
     )  # fmt: skip
     return True
-
-
-@dataclass(frozen=True)
-class Band:
-    """A banded matrix, four rows at a time: they share the columns from first[j // 4] on."""
-
-    rows: int
-    first: Tensor  # (groups,), int32
-    weight: Tensor  # (groups, width, 4)
-
-
-def band(matrix: Tensor) -> Band:
-    """A matrix whose entries other than zero lie close together in every row."""
-    rows, columns = matrix.shape
-    padded = torch.nn.functional.pad(matrix, (0, 0, 0, -rows % 4)).view(-1, 4, columns)
-    there = (padded != 0).any(1)
-    first = there.to(torch.uint8).argmax(-1)
-    last = columns - 1 - there.flip(-1).to(torch.uint8).argmax(-1)
-    width = int((last - first).max()) + 1
-    first = first.clamp(max=columns - width)
-    shared = (first[:, None] + torch.arange(width))[:, None].expand(-1, 4, -1)
-    return Band(rows, first.int(), padded.gather(-1, shared).mT.contiguous())
-
-
-def _factors(size: int, *axis: Tensor) -> tuple[Band, Band]:
-    """Bands ``down`` and ``up`` of the matrix of one axis: diag(left) K diag(right) = up down."""
-    return _made(size, axis[0].dtype, *(t.detach().numpy().tobytes() for t in axis))
-
-
-@lru_cache(maxsize=64)  # the next image has the same size more often than not
-def _made(size: int, dtype: torch.dtype, *axis: bytes) -> tuple[Band, Band]:
-    taps, left, right = (torch.frombuffer(bytearray(values), dtype=dtype) for values in axis)
-    sigma = _sigma(taps)
-    spacing = int(sigma / 1.5 + 1e-3) if taps.dtype == torch.float32 and sigma < size else 1
-    if spacing < 2:
-        i = torch.arange(size)
-        distance = (i[:, None] - i).abs()
-        K = torch.where(distance < len(taps), taps[distance.clamp(max=len(taps) - 1)], 0)
-        return band(left[:, None] * K * right), band(torch.eye(size, dtype=taps.dtype))
-    # exp(-(i - j)^2 / (2 s^2)) is the sum over c of h(i - c) h(j - c), h of width s / sqrt(2), for c on a
-    # grid of this spacing, to 2 exp(-(pi s / spacing)^2 / 2): 3e-5 at a spacing of s / 1.5.
-    reach = math.ceil(4.8 * sigma / math.sqrt(2) / spacing) * spacing
-    c = torch.arange(-reach + reach % spacing, size + reach, spacing)
-    distance = torch.arange(size)[:, None].double() - c
-    h = torch.where(distance.abs() <= 4.8 * sigma / math.sqrt(2), (-(distance / sigma).square()).exp(), 0)
-    h = h[:, (h != 0).any(0)] * math.sqrt(spacing * math.sqrt(2 / math.pi) / sigma)
-    down, up = (right[:, None].double() * h).mT, left[:, None].double() * h
-    return band(down.to(taps.dtype)), band(up.to(taps.dtype))
-
-
-def _sigma(taps: Tensor) -> float:
-    """The standard deviation whose Gaussian has these taps."""
-    if len(taps) < 2 or float(taps[1]) == 0:
-        return 0.0
-    at = min(len(taps) - 1, 8)  # far enough from the centre for float32 to tell it from 1
-    known = float(taps[at])
-    return at / math.sqrt(-2 * math.log(known)) if 0 < known < 1 else math.inf

@@ -20,9 +20,10 @@ from torch import Tensor
 
 from fwcrf.compatibility import Compatibility, compatibility
 from fwcrf.features import pixels
-from fwcrf.fused import Fused, Move, fuse
+from fwcrf.fused import Fused, fuse
 from fwcrf.kernels.gaussians import Gaussian, Kernel, Weight
 from fwcrf.kernels.operator import Operator, has_values
+from fwcrf.moves import Move
 
 
 def inner(a: Tensor, b: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from fwcrf.energy import Energy, Objective
-from fwcrf.fused import Move
+from fwcrf.moves import Move
 from fwcrf.regularizers import Regularizer
 from fwcrf.solvers.solver import Iterate, advance
 from fwcrf.stepsizes import Constant, Step, Stepsize, known

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from fwcrf.energy import Objective, descend
-from fwcrf.fused import Move
+from fwcrf.moves import Move
 from fwcrf.regularizers import Simplex
 from fwcrf.simplex import project_onto_simplex
 from fwcrf.solvers.solver import Iterate, advance

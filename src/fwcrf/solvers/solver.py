@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 from torch import Tensor
 
 from fwcrf.energy import Energy, Objective
-from fwcrf.fused import Move
+from fwcrf.moves import Move
 from fwcrf.regularizers import Regularizer
 from fwcrf.stepsizes import Step, Stepsize
 
