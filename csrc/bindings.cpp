@@ -246,6 +246,12 @@ template <typename T> void spread(In<T, 2> x, In<std::int64_t, 1> which, Out<T, 
                    which.data(), static_cast<std::int64_t>(x.shape(1)), out.data(), threads);
 }
 
+template <typename T> void largest_columns(In<T, 2> x, Out<std::int64_t, 1> out, int threads) {
+    require(x.shape(1) >= 1 && out.shape(0) == x.shape(0) && threads >= 1, "one column per row");
+    nb::gil_scoped_release release;
+    largest(x.data(), static_cast<std::int64_t>(x.shape(0)), static_cast<std::int64_t>(x.shape(1)), out.data(), threads);
+}
+
 // The terms of a dense model for one image or a batch; they are added one by one and hold on to their arrays.
 template <typename T> class Model {
   public:
@@ -459,6 +465,7 @@ template <typename T> void bind(nb::module_& m) {
           "most"_a.noconvert(), "threads"_a);
     m.def("take_columns", &take<T>, "x"_a.noconvert(), "which"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("spread_columns", &spread<T>, "x"_a.noconvert(), "which"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
+    m.def("largest_columns", &largest_columns<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("transpose", &transposed<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("project", &project<T>, "v"_a.noconvert(), "scale"_a, "out"_a.noconvert(), "threads"_a);
     m.def("project_derivative", &project_derivative<T>, "d"_a.noconvert(), "p"_a.noconvert(),

@@ -37,6 +37,10 @@ namespace fwcrf {
     void edge_inner_f64(const PairArgs<double>&);                                                  \
     void edge_outer_f32(const PairArgs<float>&);                                                   \
     void edge_outer_f64(const PairArgs<double>&);                                                  \
+    void transpose_f32(const float*, std::int64_t, std::int64_t, std::int64_t, float*, int);       \
+    void transpose_f64(const double*, std::int64_t, std::int64_t, std::int64_t, double*, int);     \
+    void largest_f32(const float*, std::int64_t, std::int64_t, std::int64_t*, int);                \
+    void largest_f64(const double*, std::int64_t, std::int64_t, std::int64_t*, int);               \
     static const Kernels table{#ISA,                                                               \
                                embed_f32,                                                          \
                                embed_f64,                                                          \
@@ -68,7 +72,11 @@ namespace fwcrf {
                                edge_inner_f32,                                                     \
                                edge_inner_f64,                                                     \
                                edge_outer_f32,                                                     \
-                               edge_outer_f64};                                                    \
+                               edge_outer_f64,                                                     \
+                               transpose_f32,                                                      \
+                               transpose_f64,                                                      \
+                               largest_f32,                                                        \
+                               largest_f64};                                                       \
     }
 
 FWCRF_DECLARE(generic)

@@ -1,7 +1,7 @@
 // The inner loops, compiled once per instruction set and chosen at run time.
 //
-// edges.cpp, embed.cpp, fused.cpp, kernels.cpp and simplex.cpp are compiled several times with FWCRF_ISA naming the variant; each copy
-// lives in its own namespace and is reached through one table of function pointers.
+// edges.cpp, embed.cpp, fused.cpp, kernels.cpp, layout.cpp and simplex.cpp are compiled several times with FWCRF_ISA
+// naming the variant; each copy lives in its own namespace and is reached through one table of function pointers.
 #pragma once
 
 #include <cstdint>
@@ -221,6 +221,11 @@ struct Kernels {
     void (*edge_inner_f64)(const PairArgs<double>&);
     void (*edge_outer_f32)(const PairArgs<float>&);
     void (*edge_outer_f64)(const PairArgs<double>&);
+    // See layout.hpp.
+    void (*transpose_f32)(const float*, std::int64_t, std::int64_t, std::int64_t, float*, int);
+    void (*transpose_f64)(const double*, std::int64_t, std::int64_t, std::int64_t, double*, int);
+    void (*largest_f32)(const float*, std::int64_t, std::int64_t, std::int64_t*, int);
+    void (*largest_f64)(const double*, std::int64_t, std::int64_t, std::int64_t*, int);
 };
 
 // The fastest table this processor can run; FWCRF_ISA=generic|avx2|avx512 in the environment lowers it.

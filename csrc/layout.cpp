@@ -1,12 +1,14 @@
-#include "layout.hpp"
+// Between a network's layout, channel after channel, and the library's, pixel after pixel; and from there to labels.
+#include "kernels.hpp"
+#include "vectors.hpp"
 
-namespace fwcrf {
+namespace fwcrf::FWCRF_ISA {
 
-// Tiles of both arrays that fit into the first-level cache together.
-constexpr std::int64_t kTile = 32;
-
+// Squares of W x W entries in vectors, from the first to the last row and column; the last square of a row of them
+// starts early enough to end with it. What is too narrow for a square goes entry by entry.
 template <typename T>
-void transpose(const T* x, std::int64_t batch, std::int64_t rows, std::int64_t columns, T* out, int threads) {
+static void transpose(const T* x, std::int64_t batch, std::int64_t rows, std::int64_t columns, T* out, int threads) {
+    constexpr std::int64_t W = kLanes<T>, kTile = 64;  // tiles of both arrays fit into the first-level cache together
     const std::int64_t down = (rows + kTile - 1) / kTile, across = (columns + kTile - 1) / kTile;
     (void)threads;
 #ifdef _OPENMP
@@ -20,14 +22,73 @@ void transpose(const T* x, std::int64_t batch, std::int64_t rows, std::int64_t c
         const std::int64_t j0 = (wide ? within / down : within % across) * kTile;
         const std::int64_t i1 = i0 + kTile < rows ? i0 + kTile : rows;
         const std::int64_t j1 = j0 + kTile < columns ? j0 + kTile : columns;
-        const T* from = x + image * rows * columns;
-        T* to = out + image * rows * columns;
-        for (std::int64_t i = i0; i < i1; ++i)
-            for (std::int64_t j = j0; j < j1; ++j) to[j * rows + i] = from[i * columns + j];
+        const T* const from = x + image * rows * columns;
+        T* const to = out + image * rows * columns;
+        if (i1 - i0 < W || j1 - j0 < W) {
+            for (std::int64_t i = i0; i < i1; ++i)
+                for (std::int64_t j = j0; j < j1; ++j) to[j * rows + i] = from[i * columns + j];
+            continue;
+        }
+        for (std::int64_t i = i0; i < i1; i += W)
+            for (std::int64_t j = j0; j < j1; j += W) {
+                const std::int64_t r = i + W <= i1 ? i : i1 - W, c = j + W <= j1 ? j : j1 - W;
+                Vec<T> square[W];
+                for (int k = 0; k < W; ++k) square[k] = load(from + (r + k) * columns + c);
+                transpose<T>(square);
+                for (int k = 0; k < W; ++k) store(to + (c + k) * rows + r, square[k]);
+            }
     }
 }
 
-template void transpose(const float*, std::int64_t, std::int64_t, std::int64_t, float*, int);
-template void transpose(const double*, std::int64_t, std::int64_t, std::int64_t, double*, int);
+// Larger, or the first that is not a number.
+template <typename V> static inline auto beats(V value, V most) { return (most == most) & ~(value <= most); }
 
-}  // namespace fwcrf
+template <typename T> static std::int64_t largest(const T* row, std::int64_t length) {
+    std::int64_t where = 0;
+    for (std::int64_t s = 1; s < length; ++s)
+        if (row[where] == row[where] && !(row[s] <= row[where])) where = s;
+    return where;
+}
+
+// The column of the largest entry of each row, the first of several; one that is not a number is larger.
+template <typename T>
+static void largest(const T* x, std::int64_t n, std::int64_t length, std::int64_t* out, int threads) {
+    constexpr std::int64_t W = kLanes<T>;
+    const std::int64_t groups = length < W ? 0 : n / W;
+    (void)threads;
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static) num_threads(threads)
+#endif
+    for (std::int64_t group = 0; group < groups; ++group) {
+        const T* const rows = x + group * W * length;
+        Vec<T> most{}, where{};
+        for (std::int64_t s = 0; s < length; s += W) {
+            const std::int64_t first = s + W <= length ? s : length - W;
+            Vec<T> square[W];
+            for (int r = 0; r < W; ++r) square[r] = load(rows + r * length + first);
+            transpose<T>(square);
+            if (s == 0) most = square[0];
+            for (int c = 0; c < W; ++c) {
+                const auto more = beats(square[c], most);
+                most = more ? square[c] : most;
+                where = more ? Vec<T>{} + static_cast<T>(first + c) : where;
+            }
+        }
+        for (int r = 0; r < W; ++r) out[group * W + r] = static_cast<std::int64_t>(where[r]);
+    }
+    for (std::int64_t i = groups * W; i < n; ++i) out[i] = largest(x + i * length, length);
+}
+
+#define FWCRF_LAYOUT(T, SUFFIX)                                                                                      \
+    void transpose_##SUFFIX(const T* x, std::int64_t batch, std::int64_t rows, std::int64_t columns, T* out,         \
+                            int threads) {                                                                           \
+        transpose<T>(x, batch, rows, columns, out, threads);                                                            \
+    }                                                                                                                \
+    void largest_##SUFFIX(const T* x, std::int64_t n, std::int64_t length, std::int64_t* out, int threads) {         \
+        largest(x, n, length, out, threads);                                                                         \
+    }
+
+FWCRF_LAYOUT(float, f32)
+FWCRF_LAYOUT(double, f64)
+
+}  // namespace fwcrf::FWCRF_ISA

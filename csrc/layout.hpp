@@ -1,12 +1,22 @@
-// Between a network's layout, channel after channel, and the library's, pixel after pixel.
+// Between a network's layout, channel after channel, and the library's, pixel after pixel; and from there to labels.
 #pragma once
 
-#include <cstdint>
+#include "kernels.hpp"
 
 namespace fwcrf {
 
 // out[b][j][i] = x[b][i][j], for (batch, rows, columns).
 template <typename T>
-void transpose(const T* x, std::int64_t batch, std::int64_t rows, std::int64_t columns, T* out, int threads);
+void transpose(const T* x, std::int64_t batch, std::int64_t rows, std::int64_t columns, T* out, int threads) {
+    if constexpr (sizeof(T) == 4) kernels().transpose_f32(x, batch, rows, columns, out, threads);
+    else kernels().transpose_f64(x, batch, rows, columns, out, threads);
+}
+
+// The column of the largest entry of each row of (n, length), the first of several; length is at least 1.
+template <typename T>
+void largest(const T* x, std::int64_t n, std::int64_t length, std::int64_t* out, int threads) {
+    if constexpr (sizeof(T) == 4) kernels().largest_f32(x, n, length, out, threads);
+    else kernels().largest_f64(x, n, length, out, threads);
+}
 
 }  // namespace fwcrf

@@ -12,8 +12,10 @@ namespace fwcrf {
 namespace {
 
 constexpr std::size_t kLargePage = std::size_t{2} << 20;
+// Blocks that are held for good; what is held beyond, the system may have back when it is short of memory.
 constexpr std::size_t kHeldAtMost = std::size_t{192} << 20;
-constexpr int kSlots = 16;
+constexpr std::size_t kLentAtMost = std::size_t{2} << 30;
+constexpr int kSlots = 64;
 
 struct Held {
     void* block = nullptr;
@@ -29,6 +31,16 @@ std::mutex guard;
 Held held[kSlots];
 std::size_t held_bytes = 0;
 
+// Whether one more block may be held: its pages stay until the system needs them for something else.
+bool lend(void* block, std::size_t size) {
+#if defined(__linux__) && defined(MADV_FREE)
+    return held_bytes + size <= kLentAtMost && madvise(block, size, MADV_FREE) == 0;
+#else
+    (void)block, (void)size;
+    return false;
+#endif
+}
+
 }  // namespace
 
 void* take_block(std::size_t bytes) {
@@ -40,6 +52,7 @@ void* take_block(std::size_t bytes) {
             void* block = slot.block;
             held_bytes -= size;
             slot = Held{};
+            static_cast<Header*>(block)->size = size;  // the system may have cleared it
             return static_cast<Header*>(block) + 1;
         }
     }
@@ -57,7 +70,7 @@ void give_block(void* data) noexcept {
     const std::size_t size = static_cast<Header*>(block)->size;
     {
         const std::lock_guard<std::mutex> lock(guard);
-        if (held_bytes + size <= kHeldAtMost) {
+        if (held_bytes + size <= kHeldAtMost || lend(block, size)) {
             for (Held& slot : held) {
                 if (slot.block) continue;
                 slot = Held{block, size};

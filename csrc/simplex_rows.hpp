@@ -9,7 +9,6 @@
 
 #include "vectors.hpp"
 
-#include <utility>
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
@@ -49,31 +48,6 @@ template <typename T> static inline Vec<T> multiply_add(Vec<T> a, Vec<T> b, Vec<
 #else
     return a * b + c;
 #endif
-}
-
-// Of each pair of blocks of H lanes: the first blocks of a and b, or the second ones.
-template <typename T, int H, bool second, int... lane>
-static inline Vec<T> blocks(Vec<T> a, Vec<T> b, std::integer_sequence<int, lane...>) {
-    constexpr int W = kLanes<T>, from = second ? H : 0;
-#if defined(__clang__) || __GNUC__ >= 12
-    return __builtin_shufflevector(a, b, ((lane & H ? W + lane - H : lane) + from)...);
-#else
-    return Vec<T>{(lane & H ? b[lane - H + from] : a[lane + from])...};
-#endif
-}
-
-// Transposes a square of as many vectors as they have lanes.
-template <typename T, int H = 1> static inline void transpose(Vec<T> (&v)[kLanes<T>]) {
-    if constexpr (H < kLanes<T>) {
-        constexpr std::make_integer_sequence<int, kLanes<T>> lanes{};
-        for (int i = 0; i < kLanes<T>; ++i) {
-            if (i & H) continue;
-            const Vec<T> a = v[i], b = v[i + H];
-            v[i] = blocks<T, H, false>(a, b, lanes);
-            v[i + H] = blocks<T, H, true>(a, b, lanes);
-        }
-        transpose<T, 2 * H>(v);
-    }
 }
 
 // One vector per row in, one lane per row out.

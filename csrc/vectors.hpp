@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 namespace fwcrf::FWCRF_ISA {
 
@@ -37,6 +38,31 @@ template <typename T> static inline Vec<T> load_part(const T* p, std::int64_t co
 }
 template <typename T> static inline void store_part(T* p, Vec<T> v, std::int64_t count) {
     std::memcpy(p, &v, count * sizeof(T));
+}
+
+// Of each pair of blocks of H lanes: the first blocks of a and b, or the second ones.
+template <typename T, int H, bool second, int... lane>
+static inline Vec<T> blocks(Vec<T> a, Vec<T> b, std::integer_sequence<int, lane...>) {
+    constexpr int W = kLanes<T>, from = second ? H : 0;
+#if defined(__clang__) || __GNUC__ >= 12
+    return __builtin_shufflevector(a, b, ((lane & H ? W + lane - H : lane) + from)...);
+#else
+    return Vec<T>{(lane & H ? b[lane - H + from] : a[lane + from])...};
+#endif
+}
+
+// Transposes a square of as many vectors as they have lanes.
+template <typename T, int H = 1> static inline void transpose(Vec<T> (&v)[kLanes<T>]) {
+    if constexpr (H < kLanes<T>) {
+        constexpr std::make_integer_sequence<int, kLanes<T>> lanes{};
+        for (int i = 0; i < kLanes<T>; ++i) {
+            if (i & H) continue;
+            const Vec<T> a = v[i], b = v[i + H];
+            v[i] = blocks<T, H, false>(a, b, lanes);
+            v[i + H] = blocks<T, H, true>(a, b, lanes);
+        }
+        transpose<T, 2 * H>(v);
+    }
 }
 
 }  // namespace fwcrf::FWCRF_ISA

@@ -16,6 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fwcrf.layout import put_transposed, transposed
+from fwcrf.memory import empty
+
 Window = tuple[slice, ...]
 
 _NUMPY = {torch.float32: np.float32, torch.float64: np.float64, torch.int64: np.int64, torch.bool: np.bool_}
@@ -59,12 +62,28 @@ class Stored:
         if not isinstance(found, Tensor):
             # A copy also settles read-only memory, foreign byte order and negative strides.
             found = torch.from_numpy(np.array(found, dtype=_NUMPY[dtype], order="C"))
-        return found.detach().to(device, dtype).permute(self._order)
+        found = found.detach().to(device, dtype)
+        if self._channels_first:
+            dims = len(self.grid_axes)
+            return transposed(found.flatten(-dims)).unflatten(-2, found.shape[-dims:])
+        return found.permute(self._order)
 
     def write(self, images: slice, window: Window, values: Tensor) -> None:
         """What ``read`` would then give."""
+        part = self.array[self._index(images, window)] if self.is_torch and self._channels_first else None
+        if part is not None and part.is_contiguous():
+            dims = len(self.grid_axes)
+            put_transposed(values.flatten(-dims - 1, -2), part.flatten(-dims))
+            return
         values = values.permute([self._order.index(a) for a in range(values.dim())])
         self.array[self._index(images, window)] = values if self.is_torch else values.cpu().numpy()
+
+    @property
+    def _channels_first(self) -> bool:
+        """Whether they come right before the grid."""
+        return self.channel_axis is not None and self._order[:-1] == [
+            a for a in range(len(self.array.shape)) if a != len(self.array.shape) - len(self.grid_axes) - 1
+        ]
 
     @property
     def _order(self) -> list[int]:
@@ -132,11 +151,7 @@ def answer(
         axes.insert(at, "channels")
         shape.insert(at, channels)
     if array is None:
-        array = (
-            torch.empty(shape, dtype=dtype, device=like.array.device)
-            if like.is_torch
-            else np.empty(shape, dtype=dtype)
-        )
+        array = _new(shape, dtype, like)
     elif tuple(getattr(array, "shape", ())) != tuple(shape):
         raise ValueError(
             f"{name} has shape {getattr(array, 'shape', None)}; expected {tuple(shape)}, that of the answer."
@@ -148,6 +163,13 @@ def answer(
         axes.index("channels") if "channels" in axes else None,
         0 if "batch" in axes else None,
     )
+
+
+def _new(shape: Sequence[int], dtype: Any, like: Stored) -> Any:
+    if not like.is_torch:
+        return np.empty(shape, dtype=dtype)
+    device = like.array.device
+    return empty(shape, dtype) if device.type == "cpu" else torch.empty(shape, dtype=dtype, device=device)
 
 
 def as_array(value: Any, name: str) -> Any:

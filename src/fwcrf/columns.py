@@ -1,4 +1,4 @@
-"""Few of the labels of an array: which ones matter, and arrays of those alone."""
+"""Few of the labels of an array: which ones matter, arrays of those alone, the largest one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fwcrf import _core
+from fwcrf.kernels.ops import untraced
 from fwcrf.memory import empty
 from fwcrf.threads import threads_for
 
@@ -39,6 +40,19 @@ def spread(x: Tensor, which: Tensor, labels: int) -> Tensor:
     tensor([[1., 0., 3.]])
     """
     return _Spread.apply(x, which, labels)  # type: ignore[return-value]
+
+
+def largest(x: Tensor) -> Tensor:
+    """``x.argmax(-1)``, the first of several.
+
+    >>> largest(torch.tensor([[0.2, 0.5, 0.3], [0.4, 0.2, 0.4]]))
+    tensor([1, 0])
+    """
+    if not untraced(x) or x.dtype not in (torch.float32, torch.float64) or x.numel() == 0:
+        return x.argmax(-1)
+    out = empty(x.shape[:-1], torch.int64)
+    _core.largest_columns(_rows(x), out.view(-1), _threads(x))
+    return out
 
 
 class _Take(torch.autograd.Function):

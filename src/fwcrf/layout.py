@@ -49,16 +49,27 @@ def labels_first(x: Tensor, grid: Sequence[int]) -> Tensor:
 
 def transposed(x: Tensor) -> Tensor:
     """``x.mT``, contiguous."""
-    if transformed(x) or not x.is_cpu or x.dtype not in (torch.float32, torch.float64):
+    if transformed(x) or not _native(x):
         return x.mT.contiguous()
     return _Transpose.apply(x) if differentiated(x) else _transpose(x)  # type: ignore[return-value]
 
 
-def _transpose(x: Tensor) -> Tensor:
-    out = empty((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype)
-    if x.numel():
+def put_transposed(x: Tensor, out: Tensor) -> None:
+    """out = ``x.mT``."""
+    if _native(x) and out.is_cpu and out.dtype == x.dtype and out.is_contiguous() and x.numel():
         flat = x.detach().contiguous().view(-1, *x.shape[-2:])
         _core.transpose(flat, out.view(-1, *out.shape[-2:]), threads_for(x.numel()))
+    else:
+        out.copy_(x.mT)
+
+
+def _native(x: Tensor) -> bool:
+    return x.is_cpu and x.dtype in (torch.float32, torch.float64)
+
+
+def _transpose(x: Tensor) -> Tensor:
+    out = empty((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype)
+    put_transposed(x, out)
     return out
 
 

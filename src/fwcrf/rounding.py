@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from fwcrf import columns
 from fwcrf.energy import Energy, inner, linear
 
 Rounding = Callable[[Energy, Tensor], Tensor]
@@ -17,7 +18,7 @@ _SMALL = 2048
 
 def nearest(x: Tensor) -> Tensor:
     """The most likely label of each node: the nearest vertex of its simplex. ``(*batch, n)``."""
-    return x.argmax(-1)
+    return columns.largest(x)
 
 
 def get(rounding: str | Rounding) -> Rounding:

@@ -1,0 +1,50 @@
+"""Between layouts, and from rows to labels."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fwcrf import columns
+from fwcrf.layout import put_transposed, transposed
+
+SIZES = [1, 2, 7, 8, 9, 21, 64, 65, 150]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("length", SIZES)
+@pytest.mark.parametrize("n", [1, 5, 16, 67, 1003])
+def test_rows_and_columns_change_places(n: int, length: int, dtype: torch.dtype) -> None:
+    x = torch.randn(2, n, length, dtype=dtype)
+    assert torch.equal(transposed(x), x.mT)
+    assert torch.equal(transposed(x.mT), x)
+
+
+def test_into_an_array_of_another_kind() -> None:
+    x = torch.rand(6, 4)
+    half = torch.empty(4, 6, dtype=torch.float16)
+    put_transposed(x, half)
+    assert torch.equal(half, x.mT.half())
+    strided = torch.zeros(4, 12)[:, ::2]
+    put_transposed(x, strided)
+    assert torch.equal(strided, x.mT)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("length", SIZES)
+@pytest.mark.parametrize("n", [1, 5, 16, 67, 1003])
+def test_the_largest_of_each_row(n: int, length: int, dtype: torch.dtype) -> None:
+    # Few different values, so that there are ties; and what is no number counts as the largest.
+    x = torch.randint(0, 5, (2, n, length)).to(dtype)
+    first = (x == x.amax(-1, keepdim=True)).to(torch.uint8).argmax(-1)
+    assert torch.equal(columns.largest(x), first)
+    x[0, n // 2, length // 2] = torch.nan
+    x[0, n // 3] = -torch.inf
+    assert torch.equal(columns.largest(x), x.argmax(-1))
+
+
+def test_the_largest_of_nothing_and_of_views() -> None:
+    assert columns.largest(torch.empty(0, 3)).shape == (0,)
+    x = torch.rand(5, 40)[:, ::2]
+    assert torch.equal(columns.largest(x), x.argmax(-1))
+    assert torch.equal(columns.largest(x.half()), x.half().argmax(-1))
