@@ -3,6 +3,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
 #include <list>
@@ -255,6 +256,9 @@ template <typename T> void largest_columns(In<T, 2> x, Out<std::int64_t, 1> out,
 // The terms of a dense model for one image or a batch; they are added one by one and hold on to their arrays.
 template <typename T> class Model {
   public:
+    // Where the groups of rows of a band start, and their weights: see Band.
+    using Given = std::pair<In<std::int32_t, 1>, In<T, 3>>;
+
     // Tables of one lattice for all images: index, splat and slice are (images, n, corners).
     void add_lattice(In<std::int32_t, 3> index, In<T, 3> splat, In<T, 3> slice, In<std::int32_t, 3> neighbors,
                      std::optional<In<T, 2>> shift, double tap, double identity, int order) {
@@ -285,21 +289,20 @@ template <typename T> class Model {
         keep(nb::cast(index), nb::cast(splat), nb::cast(slice), nb::cast(neighbors), nb::cast(shift));
     }
 
-    // Bands of the same grid for all images.
-    void add_grid(std::vector<std::int64_t> sizes, std::vector<std::int64_t> between,
-                  std::vector<In<std::int32_t, 1>> down_first, std::vector<In<T, 3>> down_weight,
-                  std::vector<In<std::int32_t, 1>> up_first, std::vector<In<T, 3>> up_weight,
+    // Bands of the same grid for all images; `between` are the rows of each axis where it is coarse.
+    void add_grid(std::vector<std::int64_t> sizes, std::vector<std::int64_t> between, std::vector<Given> down,
+                  std::vector<std::optional<Given>> middle, std::vector<Given> up,
                   std::optional<In<T, 2>> shift) {
-        const std::size_t axes = up_first.size();
+        const std::size_t axes = sizes.size();
         require(axes >= 1 && axes <= kMaxAxes, "1 to 8 axes");
-        require(up_weight.size() == axes && down_first.size() == axes && down_weight.size() == axes &&
-                    sizes.size() == axes && between.size() == axes, "bands");
+        require(down.size() == axes && middle.size() == axes && up.size() == axes && between.size() == axes, "bands");
         Grid<T> grid{};
         grid.axes = static_cast<int>(axes);
         std::size_t n = 1;
         for (std::size_t a = 0; a < axes; ++a) {
-            grid.down[a] = band(down_first[a], down_weight[a], between[a], sizes[a]);
-            grid.up[a] = band(up_first[a], up_weight[a], sizes[a], between[a]);
+            grid.down[a] = band(down[a], between[a], sizes[a], kTogether);
+            if (middle[a]) grid.middle[a] = band(*middle[a], between[a], between[a], kTogether);
+            grid.up[a] = band(up[a], sizes[a], between[a], a ? kTogether : 1);
             n *= static_cast<std::size_t>(sizes[a]);
         }
         const std::size_t images = shift ? shift->shape(0) : 1;
@@ -310,16 +313,16 @@ template <typename T> class Model {
             term.grid = grid;
             term.shift = shift ? shift->data() + g * n : nullptr;
         }
-        keep(nb::cast(down_first), nb::cast(down_weight), nb::cast(up_first), nb::cast(up_weight),
-             nb::cast(shift));
+        keep(nb::cast(down), nb::cast(middle), nb::cast(up), nb::cast(shift));
     }
 
-    // From x, (images, n, labels), so many moves (map, scale, keep, step) along unary + sum of the terms, each
+    // From x, (images, n, labels), so many moves (see Move) along unary + sum of the terms, each
     // ending in its array of `outs`. `potts` is a weight per term; where `full` says so, the term has the matrix of
     // its place in `matrices` instead. False if x is not finite.
     bool run(In<T, 3> x, std::optional<In<T, 3>> unary, In<double, 1> potts, In<std::uint8_t, 1> full,
              In<T, 3> matrices, In<double, 2> moves, std::vector<Out<T, 3>> outs, std::vector<In<T, 3>> others,
-             std::optional<Out<T, 3>> sum, std::optional<Out<double, 3>> slopes, int threads) {
+             std::optional<Out<T, 3>> sum, std::optional<Out<T, 3>> memory, std::optional<Out<double, 3>> slopes,
+             int threads) {
         const std::size_t images = x.shape(0), n = x.shape(1), labels = x.shape(2), terms = count_;
         const std::size_t steps = moves.shape(0);
         require(terms >= 1 && n == n_ && threads >= 1, "terms, points and threads");
@@ -328,12 +331,13 @@ template <typename T> class Model {
         const auto fits = [&](const auto& array) {
             return array.shape(0) == images && array.shape(1) == n && array.shape(2) == labels;
         };
-        require((!unary || fits(*unary)) && (!sum || fits(*sum)), "shape of the unary or the sum");
+        require((!unary || fits(*unary)) && (!sum || fits(*sum)) && (!memory || fits(*memory)),
+                "shape of the unary, the sum or the memory");
         for (const auto& out : outs) require(fits(out), "output shape");
         for (const auto& other : others) require(fits(other), "shape of the others");
         require(potts.shape(0) == terms && full.shape(0) == terms && matrices.shape(0) == terms, "weights");
         require(matrices.shape(1) == labels && matrices.shape(2) == labels, "matrices");
-        require(moves.shape(1) == 4 && outs.size() == steps, "four numbers and an output per move");
+        require(moves.shape(1) == 7 && outs.size() == steps, "seven numbers and an output per move");
         require(others.empty() || others.size() == steps, "another array per move");
         require(!slopes || !others.empty(), "slopes need the others");
         if (slopes)
@@ -341,11 +345,13 @@ template <typename T> class Model {
                     "slopes");
         std::vector<Move<T>> made;
         for (std::size_t k = 0; k < steps; ++k) {
-            const double* m = moves.data() + 4 * k;
-            require(m[0] >= 0 && m[0] <= 5, "map");
+            const double* m = moves.data() + 7 * k;
+            require(m[0] >= 0 && m[0] <= 5 && m[6] >= 0 && m[6] <= 2, "map and memory");
+            require(memory || (m[5] == 0 && m[6] == 0), "moves that remember need the memory");
             const auto map = static_cast<Map>(static_cast<int>(m[0]));
             require(map < Map::softmax_derivative || !others.empty(), "derivatives need the others");
-            made.push_back({map, static_cast<T>(m[1]), static_cast<T>(m[2]), static_cast<T>(m[3])});
+            made.push_back({map, static_cast<T>(m[1]), static_cast<T>(m[2]), static_cast<T>(m[3]), static_cast<T>(m[4]),
+                            static_cast<T>(m[5]), static_cast<Memory>(static_cast<int>(m[6]))});
         }
         nb::gil_scoped_release release;
         bool finite = true;
@@ -364,7 +370,8 @@ template <typename T> class Model {
                                     static_cast<std::int64_t>(n), static_cast<std::int64_t>(labels),
                                     static_cast<int>(terms), now.data(), static_cast<int>(steps), made.data(),
                                     out.data(), others.empty() ? nullptr : other.data(),
-                                    sum ? sum->data() + at : nullptr, slopes ? slopes->data() : nullptr, threads};
+                                    sum ? sum->data() + at : nullptr, memory ? memory->data() + at : nullptr,
+                                    slopes ? slopes->data() : nullptr, threads};
             if constexpr (sizeof(T) == 4) finite &= kernels().fused_f32(args);
             else finite &= kernels().fused_f64(args);
         }
@@ -413,14 +420,14 @@ template <typename T> class Model {
         l.vertices = vertices;
     }
 
-    Band<T> band(const In<std::int32_t, 1>& first, const In<T, 3>& weight, std::int64_t rows,
-                 std::int64_t columns) {
-        const auto width = static_cast<std::int64_t>(weight.shape(1));
+    Band<T> band(const Given& given, std::int64_t rows, std::int64_t columns, std::int64_t together) {
+        const auto& [first, weight] = given;
+        const auto width = static_cast<std::int64_t>(weight.shape(1)), groups = static_cast<std::int64_t>(first.shape(0));
         const Band<T> made{rows, columns, width, first.data(), weight.data()};
-        require(rows >= 1 && columns >= 1 && width >= 1 && weight.shape(2) == kTogether, "bands");
-        require(static_cast<std::int64_t>(first.shape(0)) == made.groups() &&
-                    static_cast<std::int64_t>(weight.shape(0)) == made.groups(), "a start per four rows of a band");
-        for (std::size_t j = 0; j < first.shape(0); ++j)
+        require(rows >= 1 && columns >= 1 && width >= 1, "bands");
+        require(groups == made.groups(together) && static_cast<std::int64_t>(weight.shape(0)) == groups &&
+                    static_cast<std::int64_t>(weight.shape(2)) == together, "a start per group of rows of a band");
+        for (std::int64_t j = 0; j < groups; ++j)
             require(first.data()[j] >= 0 && first.data()[j] + width <= columns, "bands stay inside");
         return made;
     }
@@ -440,11 +447,11 @@ template <typename T> void bind_model(nb::module_& m, const char* name) {
         .def("add_lattice", &Model<T>::add_lattice, "index"_a.noconvert(), "splat"_a.noconvert(),
              "slice"_a.noconvert(), "neighbors"_a.noconvert(), "shift"_a.noconvert().none(), "tap"_a,
              "identity"_a, "order"_a)
-        .def("add_grid", &Model<T>::add_grid, "sizes"_a, "between"_a, "down_first"_a, "down_weight"_a, "up_first"_a, "up_weight"_a,
+        .def("add_grid", &Model<T>::add_grid, "sizes"_a, "between"_a, "down"_a, "middle"_a, "up"_a,
              "shift"_a.noconvert().none())
         .def("run", &Model<T>::run, "x"_a.noconvert(), "unary"_a.noconvert().none(), "potts"_a.noconvert(),
              "full"_a.noconvert(), "matrices"_a.noconvert(), "moves"_a.noconvert(), "outs"_a, "others"_a,
-             "sum"_a.noconvert().none(), "slopes"_a.noconvert().none(), "threads"_a);
+             "sum"_a.noconvert().none(), "memory"_a.noconvert().none(), "slopes"_a.noconvert().none(), "threads"_a);
 }
 
 template <typename T> void bind(nb::module_& m) {

@@ -4,6 +4,7 @@
 // block of pixels reads its share of every term while it is in the first-level cache, combines them over
 // the labels, goes through the oracle of a solver's step, and is written once; on the way it is splatted for the
 // next step.
+#include "grid_pass.hpp"
 #include "kernels.hpp"
 #include "lattice_pass.hpp"
 #include "scratch.hpp"
@@ -14,144 +15,7 @@
 
 namespace fwcrf::FWCRF_ISA {
 
-// Pixels per block of the last pass: four rows of a grid, or one stretch of points. Pixels after which it goes
-// on in the rows below, and values after which the first pass over a grid does.
-constexpr std::int64_t kAcross = 16, kPixels = kTogether * kAcross, kStretch = 64, kStrip = 512;
-
-// Four rows of a band times NV vectors of `source`, whose rows are `stride` values apart.
-template <typename T, int NV>
-static inline void together(const Band<T>& b, std::int64_t group, const T* source, std::int64_t stride,
-                            T* const (&target)[kTogether], std::int64_t rows) {
-    constexpr int W = kLanes<T>;
-    const T* weight = b.weight + group * b.width * kTogether;
-    const T* row = source + b.first[group] * stride;
-    Vec<T> sum[kTogether][NV];
-    for (int j = 0; j < kTogether; ++j)
-        for (int k = 0; k < NV; ++k) sum[j][k] = weight[j] * load(row + k * W);
-    for (std::int64_t t = 1; t < b.width; ++t) {
-        row += stride;
-        weight += kTogether;
-        Vec<T> v[NV];
-        for (int k = 0; k < NV; ++k) v[k] = load(row + k * W);
-        for (int j = 0; j < kTogether; ++j)
-            for (int k = 0; k < NV; ++k) sum[j][k] += weight[j] * v[k];
-    }
-    for (int j = 0; j < rows; ++j)
-        for (int k = 0; k < NV; ++k) store(target[j] + k * W, sum[j][k]);
-}
-
-template <typename T> static inline std::int64_t rows_of(const Band<T>& b, std::int64_t group) {
-    const std::int64_t left = b.rows - group * kTogether;
-    return left < kTogether ? left : kTogether;
-}
-
-// target = band times source, rows of `inner` values. Both arrays may be read and written up to four vectors
-// past their end; what is written past a row is overwritten by the next.
-template <typename T, int NV>
-static void band_narrow(const Band<T>& b, std::int64_t inner, const T* source, T* target) {
-    for (std::int64_t group = 0; group < b.groups(); ++group) {
-        T* const first = target + group * kTogether * inner;
-        together<T, NV>(b, group, source, inner, {first, first + inner, first + 2 * inner, first + 3 * inner},
-                        rows_of(b, group));
-    }
-}
-
-// `count` values of four rows; read and written up to two vectors past their end.
-template <typename T>
-static inline void band_rows(const Band<T>& b, std::int64_t group, const T* source, std::int64_t stride,
-                             std::int64_t count, T* target, std::int64_t apart) {
-    constexpr int W = kLanes<T>;
-    for (std::int64_t e = 0; e < count; e += 2 * W) {
-        T* const first = target + e;
-        together<T, 2>(b, group, source + e, stride, {first, first + apart, first + 2 * apart, first + 3 * apart},
-                       rows_of(b, group));
-    }
-}
-
-template <typename T>
-static void band(const Band<T>& b, std::int64_t inner, const T* source, T* target) {
-    constexpr int W = kLanes<T>;
-    if (inner <= W) return band_narrow<T, 1>(b, inner, source, target);
-    if (inner <= 2 * W) return band_narrow<T, 2>(b, inner, source, target);
-    if (inner <= 3 * W) return band_narrow<T, 3>(b, inner, source, target);
-    // The end of a row first: what it writes past it is the start of the next, which comes after.
-    for (std::int64_t group = 0; group < b.groups(); ++group) {
-        const std::int64_t whole = inner / (2 * W) * (2 * W);
-        T* const first = target + group * kTogether * inner;
-        if (whole < inner) band_rows(b, group, source + whole, inner, 1, first + whole, inner);
-        band_rows(b, group, source, inner, whole, first, inner);
-    }
-}
-
-// A grid term filtered along every axis but for `up` of the first, whose rows are `slab` values of x.
-template <typename T> struct Filtered {
-    const Grid<T>* grid;
-    std::int64_t slab, padded, widest;
-    T* rows;   // (down[0].rows, padded)
-    T* spare;  // (threads, 2, widest)
-
-    std::int64_t plan(const Grid<T>& g, std::int64_t labels, int threads) {
-        constexpr std::int64_t margin = 4 * kLanes<T>;
-        grid = &g;
-        slab = labels;
-        for (int a = 1; a < g.axes; ++a) slab *= g.up[a].rows;
-        widest = padded = slab + margin;
-        for (int a = 1; a < g.axes; ++a) {
-            const std::int64_t between = slab / g.down[a].columns * g.down[a].rows;
-            if (between + margin > widest) widest = between + margin;
-        }
-        return g.down[0].rows * padded + 2 * threads * widest;
-    }
-    void place(T* memory) {
-        rows = memory;
-        spare = memory + grid->down[0].rows * padded;
-    }
-
-    // False if a value was not finite.
-    bool fill(const T* x, Team team) const {
-        constexpr int W = kLanes<T>;
-        const Band<T>& first = grid->down[0];
-        const Range mine = share(first.groups(), team.thread, team.threads);
-        const std::int64_t whole = slab / (2 * W) * (2 * W);
-        for (std::int64_t strip = 0; strip < whole; strip += kStrip) {
-            const std::int64_t count = whole - strip < kStrip ? whole - strip : kStrip;
-            for (std::int64_t g = mine.begin; g < mine.end; ++g) {
-                band_rows(first, g, x + strip, slab, count, rows + g * kTogether * padded + strip, padded);
-            }
-        }
-        Vec<T> nothing{};  // 0 * v is not a number unless v is finite
-        for (std::int64_t g = mine.begin; g < mine.end; ++g)
-            for (std::int64_t j = 0; j < rows_of(first, g); ++j) {
-                T* row = rows + (g * kTogether + j) * padded;
-                std::memset(row + whole, 0, (padded - whole) * sizeof(T));
-                for (std::int64_t t = 0; t < first.width; ++t) {
-                    const T weight = first.weight[(g * first.width + t) * kTogether + j];
-                    const T* source = x + (first.first[g] + t) * slab;
-                    for (std::int64_t e = whole; e < slab; ++e) row[e] += weight * source[e];
-                }
-                for (std::int64_t e = 0; e < slab; e += W) nothing += load(row + e) * T(0);
-                along_the_row(row, spare + 2 * team.thread * widest);
-            }
-        bool finite = true;
-        for (int l = 0; l < W; ++l) finite = finite && nothing[l] == T(0);
-        return finite;
-    }
-
-    void along_the_row(T* row, T* between) const {
-        T* const back = between + widest;
-        std::int64_t outer = 1;
-        for (int a = 1; a < grid->axes; ++a) {
-            const Band<T>&down = grid->down[a], &up = grid->up[a];
-            const std::int64_t inner = slab / outer / down.columns;
-            for (std::int64_t o = 0; o < outer; ++o)
-                band(down, inner, row + o * down.columns * inner, between + o * down.rows * inner);
-            for (std::int64_t o = 0; o < outer; ++o)
-                band(up, inner, between + o * down.rows * inner, back + o * up.rows * inner);
-            std::memcpy(row, back, slab * sizeof(T));
-            outer *= down.columns;
-        }
-    }
-};
+constexpr std::int64_t kPixels = 64;  // per block of the last pass
 
 template <typename T, int NV> struct Fused {
     static constexpr int W = kLanes<T>;
@@ -163,14 +27,13 @@ template <typename T, int NV> struct Fused {
     const T* other = nullptr;
     T* out = nullptr;
     T* sum = nullptr;
-    Move<T> move{Map::none, T(1), T(0), T(1)};
+    Move<T> move{Map::none, T(1), T(0), T(1), T(1), T(0), Memory::none};
     bool carry = false;  // splat the answer
 
     FilterArgs<T> lattice[kMaxTerms];
     Blurred<T> blurred[kMaxTerms];
     Filtered<T> filtered[kMaxTerms];
     Vec<T> mask;            // 1 for the labels in the last vector of a row, 0 past them
-    std::int64_t slab = 0;  // pixels in a row of the first axis, where there is a grid
     std::int64_t overhang;  // pixels that a whole vector at the end of a row may touch
     bool matrices_too = false;
     T* matrices = nullptr;  // (terms, channels, kRow)
@@ -183,8 +46,7 @@ template <typename T, int NV> struct Fused {
         for (int c = 0; c < a.terms; ++c) {
             const Term<T>& term = a.term[c];
             if (term.grid.axes) {
-                sizes[c] = filtered[c].plan(term.grid, a.channels, a.threads);
-                slab = filtered[c].slab / a.channels;
+                sizes[c] = filtered[c].plan(term.grid, a.channels, kRow, a.threads);
             } else {
                 lattice[c] = term.lattice;
                 lattice[c].n = a.n;
@@ -261,10 +123,8 @@ template <typename T, int NV> struct Fused {
         else v[NV - 1] = load_part(row + (NV - 1) * W, a.channels - (NV - 1) * W);
     }
 
-    // Four rows of a grid, or one stretch of points: `count` pixels from `first` on, and as many one row below.
     struct Block {
-        std::int64_t first, rows, count;
-        std::int64_t pixels() const { return rows * count; }
+        std::int64_t first, pixels;
     };
 
     // A thread's share of the pixels; `slopes` is (terms, channels, kRow) where asked for.
@@ -272,23 +132,9 @@ template <typename T, int NV> struct Fused {
         T* splats[kMaxTerms] = {};
         for (int c = 0; carry && c < a.terms; ++c)
             if (!a.term[c].grid.axes) splats[c] = blurred[c].cleared(team);
-        if (!slab) {
-            const Range mine = share(a.n, team.thread, team.threads);
-            for (std::int64_t i = mine.begin; i < mine.end; i += kPixels)
-                answer(Block{i, 1, mine.end - i < kPixels ? mine.end - i : kPixels}, slopes, splats);
-            return;
-        }
-        // Down the columns: the rows of a grid that one block reads serve the block below it as well.
-        const std::int64_t height = a.n / slab;
-        const Range groups = share((height + kTogether - 1) / kTogether, team.thread, team.threads);
-        for (std::int64_t column = 0; column < slab; column += kStretch)
-            for (std::int64_t g = groups.begin; g < groups.end; ++g) {
-                const std::int64_t left = height - g * kTogether, rows = left < kTogether ? left : kTogether;
-                const std::int64_t end = column + kStretch < slab ? column + kStretch : slab;
-                for (std::int64_t at = column; at < end; at += kAcross)
-                    answer(Block{g * kTogether * slab + at, rows, end - at < kAcross ? end - at : kAcross}, slopes,
-                           splats);
-            }
+        const Range mine = share(a.n, team.thread, team.threads);
+        for (std::int64_t i = mine.begin; i < mine.end; i += kPixels)
+            answer(Block{i, mine.end - i < kPixels ? mine.end - i : kPixels}, slopes, splats);
     }
 
     void answer(const Block& block, double* slopes, T* const (&splats)[kMaxTerms]) const {
@@ -304,10 +150,7 @@ template <typename T, int NV> struct Fused {
     }
 
     template <typename F> inline void for_pixels(const Block& block, F&& act) const {
-        for (std::int64_t r = 0, q = 0; r < block.rows; ++r) {
-            const std::int64_t first = block.first + r * slab;
-            for (std::int64_t p = 0; p < block.count; ++p, ++q) act(first + p, q);
-        }
+        for (std::int64_t q = 0; q < block.pixels; ++q) act(block.first + q, q);
     }
 
     // The labels of pixel i, from a row that may have more. Nothing past them is touched: other threads, and other
@@ -345,23 +188,22 @@ template <typename T, int NV> struct Fused {
 
     // From P x + u to where the step ends; zero past the labels.
     void go(const Block& block, const T* others, T* rows) const {
-        const std::int64_t count = block.pixels(), whole = (count + W - 1) / W * W;
+        const std::int64_t count = block.pixels, whole = (count + W - 1) / W * W;
         const bool derivative = move.map == Map::softmax_derivative || move.map == Map::project_derivative;
         const Vec<T> nowhere = Vec<T>{} + (derivative ? T(0) : -static_cast<T>(__builtin_inf()));
         for_pixels(block, [&](std::int64_t i, std::int64_t q) {
             T* const row = rows + q * kRow;
             Vec<T> v[NV];
             for (int k = 0; k < NV; ++k) v[k] = move.scale * load(row + k * W);
-            if (move.keep != T(0)) {
-                Vec<T> here[NV];
-                labels(x, i, here);
-                for (int k = 0; k < NV; ++k) v[k] += move.keep * here[k];
-            }
+            if (move.keep != T(0)) add(move.keep, x, i, v);
+            if (move.lean != T(0)) add(move.lean, a.memory, i, v);
             v[NV - 1] = mask != T(0) ? v[NV - 1] : nowhere;
+            if (move.memory == Memory::logits) remember(i, v);
             for (int k = 0; k < NV; ++k) store(row + k * W, v[k]);
         });
         for (std::int64_t i = count * kRow; i < whole * kRow; ++i) rows[i] = 0;
         for (std::int64_t q = 0; q < whole; q += W) map(others + q * kRow, rows + q * kRow);
+        if (move.memory == Memory::multipliers) multiply(block, rows);
         if (derivative || move.step == T(1)) return;
         for_pixels(block, [&](std::int64_t i, std::int64_t q) {
             Vec<T> here[NV];
@@ -370,6 +212,35 @@ template <typename T, int NV> struct Fused {
                 T* const at = rows + q * kRow + k * W;
                 store(at, here[k] + move.step * (load(at) - here[k]));
             }
+        });
+    }
+
+    inline void add(T weight, const T* array, std::int64_t i, Vec<T> (&v)[NV]) const {
+        Vec<T> there[NV];
+        labels(array, i, there);
+        for (int k = 0; k < NV; ++k) v[k] += weight * there[k];
+    }
+
+    // w = v less its largest entry, whose exponentials have the same ratios.
+    void remember(std::int64_t i, const Vec<T> (&v)[NV]) const {
+        alignas(64) T row[kRow];
+        Vec<T> most = v[0];
+        for (int k = 1; k < NV; ++k) most = larger<T>(v[k], most);
+        T top = most[0];
+        for (int l = 1; l < W; ++l) top = most[l] > top ? most[l] : top;
+        for (int k = 0; k < NV; ++k) store(row + k * W, v[k] - top);
+        write(a.memory, i, row);
+    }
+
+    // w += x - p
+    void multiply(const Block& block, const T* rows) const {
+        for_pixels(block, [&](std::int64_t i, std::int64_t q) {
+            alignas(64) T row[kRow];
+            Vec<T> v[NV];
+            labels(a.memory, i, v);
+            add(T(1), x, i, v);
+            for (int k = 0; k < NV; ++k) store(row + k * W, v[k] - load(rows + q * kRow + k * W));
+            write(a.memory, i, row);
         });
     }
 
@@ -402,7 +273,7 @@ template <typename T, int NV> struct Fused {
         add_potts(block, sum, own, slopes ? against : nullptr, slopes);
         const Vec<T> last = mask;
         const std::int64_t channels = a.channels, safe = a.n - overhang;
-        const T *const all_x = x, *const all_u = a.unary;
+        const T unary = move.unary, *const all_x = x, *const all_u = unary != T(0) ? a.unary : nullptr;
         for_pixels(block, [&](std::int64_t i, std::int64_t q) {
             const std::int64_t at = i * channels;
             const bool inside = i < safe;
@@ -419,8 +290,8 @@ template <typename T, int NV> struct Fused {
             for (int k = 0; k < NV; ++k) v[k] = whole - v[k];
             if (all_u) {
                 const T* u = all_u + at;
-                for (int k = 0; k + 1 < NV; ++k) v[k] += load(u + k * W);
-                v[NV - 1] += inside ? load(u + e) : load_part(u + e, channels - e);
+                for (int k = 0; k + 1 < NV; ++k) v[k] += unary * load(u + k * W);
+                v[NV - 1] += unary * (inside ? load(u + e) : load_part(u + e, channels - e));
             }
             for (int k = 0; k < NV; ++k) store(rows + q * kRow + k * W, v[k]);
         });
@@ -445,37 +316,36 @@ template <typename T, int NV> struct Fused {
         alignas(64) T here[kPixels * kRow], against[kPixels * kRow], potts[kPixels * kRow] = {};
         T own[kPixels] = {};
         read(x, block, here);
-        std::memset(rows, 0, block.pixels() * kRow * sizeof(T));
+        std::memset(rows, 0, block.pixels * kRow * sizeof(T));
         for (int c = 0; c < a.terms; ++c)
             if (a.term[c].matrix) add_matrix(c, block, here, others, rows, slopes);
         if (slopes) against_the_others(block, others, against);
         add_potts(block, potts, own, slopes ? against : nullptr, slopes);
         for_pixels(block, [&](std::int64_t i, std::int64_t q) {
             Vec<T> u[NV] = {}, v[NV];
-            if (a.unary) labels(a.unary, i, u);
+            if (a.unary && move.unary != T(0)) labels(a.unary, i, u);
             for (int k = 0; k < NV; ++k)
                 v[k] = load(potts + q * kRow + k * W) + own[q] * load(here + q * kRow + k * W);
             v[NV - 1] = within(v[NV - 1]);
             const T sum = total(v);
             for (int k = 0; k < NV; ++k) {
                 T* const at = rows + q * kRow + k * W;
-                store(at, sum - v[k] + load(at) + u[k]);
+                store(at, sum - v[k] + load(at) + move.unary * u[k]);
             }
         });
     }
 
     void read(const T* array, const Block& block, T* __restrict rows) const {
-        for (std::int64_t r = 0; r < block.rows; ++r)
-            for (std::int64_t p = 0; p < block.count; ++p, rows += kRow) {
-                Vec<T> v[NV];
-                labels(array, block.first + r * slab + p, v);
-                for (int k = 0; k < NV; ++k) store(rows + k * W, v[k]);
-            }
+        for_pixels(block, [&](std::int64_t i, std::int64_t q) {
+            Vec<T> v[NV];
+            labels(array, i, v);
+            for (int k = 0; k < NV; ++k) store(rows + q * kRow + k * W, v[k]);
+        });
     }
 
     // From z to sum(z) - z: what the labels other than each one get.
     void against_the_others(const Block& block, const T* rows, T* target) const {
-        for (std::int64_t q = 0; q < block.pixels(); ++q) {
+        for (std::int64_t q = 0; q < block.pixels; ++q) {
             Vec<T> v[NV];
             for (int k = 0; k < NV; ++k) v[k] = load(rows + q * kRow + k * W);
             const T sum = total(v);
@@ -505,23 +375,21 @@ template <typename T, int NV> struct Fused {
         }
     }
 
+    // `up` of the first axis, a row of the grid at a time.
     template <bool Add>
     void from_grid(int c, const Block& block, T scale, T* target, const T* other, Vec<T>& dots) const {
-        constexpr std::int64_t apart = kAcross * kRow + 8 * W;
-        alignas(64) T strip[kTogether * apart];
-        // Read past its end, where nothing is written.
-        for (int j = 0; j < kTogether; ++j)
-            std::memset(strip + j * apart + block.count * a.channels, 0, 8 * W * sizeof(T));
         const Filtered<T>& f = filtered[c];
-        const std::int64_t at = block.first % slab * a.channels;
-        band_rows(f.grid->up[0], block.first / slab / kTogether, f.rows + at, f.padded, block.count * a.channels,
-                  strip, apart);
-        const std::int64_t count = block.count, channels = a.channels;
-        for (std::int64_t r = 0; r < block.rows; ++r) {
-            const T* row = strip + r * apart;
-            for (std::int64_t p = 0; p < count; ++p, row += channels, target += kRow) {
-                Vec<T> v[NV];
-                for (int k = 0; k < NV; ++k) v[k] = load(row + k * W);
+        const Band<T>& up = f.grid->up[0];
+        const std::int64_t across = f.slab / a.channels, width = up.width, below = f.fine, end = block.first + block.pixels;
+        for (std::int64_t i = block.first; i < end;) {
+            const std::int64_t row = i / across, next = (row + 1) * across, stop = next < end ? next : end;
+            const T* const weight = up.weight + row * width;
+            const T* from = f.rows + up.first[row] * below + (i - row * across) * kRow;
+            for (; i < stop; ++i, from += kRow, target += kRow) {
+                Vec<T> v[NV] = {};
+                const T* at = from;
+                for (std::int64_t t = 0; t < width; ++t, at += below)
+                    for (int k = 0; k < NV; ++k) v[k] += weight[t] * load(at + k * W);
                 put<Add>(v, scale, target, other, dots);
                 if (other) other += kRow;
             }
@@ -533,20 +401,16 @@ template <typename T, int NV> struct Fused {
         const FilterArgs<T>& l = lattice[c];
         const T* const values = blurred[c].result(l);
         const int corners = C ? C : l.corners;
-        const std::int64_t count = block.count;
-        for (std::int64_t r = 0; r < block.rows; ++r) {
-            const std::int64_t first = block.first + r * slab;
-            const std::int32_t* index = l.index + first * corners;
-            const T* weight = l.slice + first * corners;
-            for (std::int64_t p = 0; p < count; ++p, index += corners, weight += corners, target += kRow) {
-                Vec<T> v[NV] = {};
-                for (int m = 0; m < corners; ++m) {
-                    const T* row = values + index[m] * kRow;
-                    for (int k = 0; k < NV; ++k) v[k] += weight[m] * load(row + k * W);
-                }
-                put<Add>(v, scale, target, other, dots);
-                if (other) other += kRow;
+        const std::int32_t* index = l.index + block.first * corners;
+        const T* weight = l.slice + block.first * corners;
+        for (std::int64_t p = 0; p < block.pixels; ++p, index += corners, weight += corners, target += kRow) {
+            Vec<T> v[NV] = {};
+            for (int m = 0; m < corners; ++m) {
+                const T* row = values + index[m] * kRow;
+                for (int k = 0; k < NV; ++k) v[k] += weight[m] * load(row + k * W);
             }
+            put<Add>(v, scale, target, other, dots);
+            if (other) other += kRow;
         }
     }
 
@@ -554,14 +418,13 @@ template <typename T, int NV> struct Fused {
     void add_shift(int c, const Block& block, const T* x, T* own, const T* other, double* slope) const {
         const Term<T>& term = a.term[c];
         Vec<T> dots{};
-        for (std::int64_t r = 0, q = 0; r < block.rows; ++r)
-            for (std::int64_t p = 0; p < block.count; ++p, ++q) {
-                const T shift = term.shift[block.first + r * slab + p];
-                own[q] += term.potts * shift;
-                if (!other) continue;
-                for (int k = 0; k < NV; ++k)
-                    dots += shift * load(other + q * kRow + k * W) * load(x + q * kRow + k * W);
-            }
+        for_pixels(block, [&](std::int64_t i, std::int64_t q) {
+            const T shift = term.shift[i];
+            own[q] += term.potts * shift;
+            if (!other) return;
+            for (int k = 0; k < NV; ++k)
+                dots += shift * load(other + q * kRow + k * W) * load(x + q * kRow + k * W);
+        });
         if (slope)
             for (int l = 0; l < W; ++l) *slope += dots[l];
     }
@@ -572,25 +435,24 @@ template <typename T, int NV> struct Fused {
         const Term<T>& term = a.term[c];
         const T* const matrix = matrices + c * a.channels * kRow;
         kernel<false>(c, block, T(1), y, nullptr, nullptr);
-        for (std::int64_t r = 0, q = 0; r < block.rows; ++r)
-            for (std::int64_t p = 0; p < block.count; ++p, ++q) {
-                T* const row = y + q * kRow;
-                if (term.shift) {
-                    const T shift = term.shift[block.first + r * slab + p];
-                    for (int k = 0; k < NV; ++k)
-                        store(row + k * W, load(row + k * W) + shift * load(x + q * kRow + k * W));
-                }
-                Vec<T> sum[NV];
-                for (int k = 0; k < NV; ++k) sum[k] = load(full + q * kRow + k * W);
-                for (std::int64_t s = 0; s < a.channels; ++s)
-                    for (int k = 0; k < NV; ++k) sum[k] += row[s] * load(matrix + s * kRow + k * W);
-                for (int k = 0; k < NV; ++k) store(full + q * kRow + k * W, sum[k]);
+        for_pixels(block, [&](std::int64_t i, std::int64_t q) {
+            T* const row = y + q * kRow;
+            if (term.shift) {
+                const T shift = term.shift[i];
+                for (int k = 0; k < NV; ++k)
+                    store(row + k * W, load(row + k * W) + shift * load(x + q * kRow + k * W));
             }
+            Vec<T> sum[NV];
+            for (int k = 0; k < NV; ++k) sum[k] = load(full + q * kRow + k * W);
+            for (std::int64_t s = 0; s < a.channels; ++s)
+                for (int k = 0; k < NV; ++k) sum[k] += row[s] * load(matrix + s * kRow + k * W);
+            for (int k = 0; k < NV; ++k) store(full + q * kRow + k * W, sum[k]);
+        });
         if (!slopes) return;
         double* const slope = slopes + c * a.channels * kRow;
         for (std::int64_t s = 0; s < a.channels; ++s) {
             Vec<T> sum[NV] = {};
-            for (std::int64_t q = 0; q < block.rows * block.count; ++q)
+            for (std::int64_t q = 0; q < block.pixels; ++q)
                 for (int k = 0; k < NV; ++k) sum[k] += other[q * kRow + s] * load(y + q * kRow + k * W);
             for (int k = 0; k < NV; ++k)
                 for (int l = 0; l < W; ++l) slope[s * kRow + k * W + l] += sum[k][l];

@@ -70,21 +70,22 @@ template <typename T> struct AxisArgs {
     int threads;
 };
 
-// A banded matrix. Four rows at a time share `width` columns, from first[j / 4] on; weights of rows past
+// A banded matrix. So many rows at a time share `width` columns, from first[j / together] on; weights of rows past
 // the end are zero.
 constexpr int kTogether = 4;
 template <typename T> struct Band {
-    std::int64_t rows, columns, width;
-    const std::int32_t* first;       // (groups)
-    const T* weight;                 // (groups, width, 4)
-    std::int64_t groups() const { return (rows + kTogether - 1) / kTogether; }
+    std::int64_t rows, columns, width;  // width 0: there is no matrix
+    const std::int32_t* first;          // (groups)
+    const T* weight;                    // (groups, width, together)
+    std::int64_t groups(std::int64_t together = kTogether) const { return (rows + together - 1) / together; }
 };
 
-// K_1 (x) K_2 (x) ... over the axes of a grid, each as K_a = up_a down_a.
+// K_1 (x) K_2 (x) ... over the axes of a grid, each as K_a = up_a middle_a down_a. Four rows of a band go together,
+// but each row of `up` of the first axis by itself.
 constexpr int kMaxAxes = 8;
 template <typename T> struct Grid {
     int axes;
-    Band<T> down[kMaxAxes], up[kMaxAxes];
+    Band<T> down[kMaxAxes], middle[kMaxAxes], up[kMaxAxes];
 };
 
 // (K + diag(shift)) (x) M, with K on a lattice or on a grid, and M a matrix or Potts.
@@ -96,12 +97,15 @@ template <typename T> struct Term {
     const T* matrix;                 // (channels, channels), or null for Potts
 };
 
-// What becomes of y = P x + u, row by row: x + step (p - x) with p the map of scale y + keep x; or a derivative at p
-// times scale y, for which p is `other`.
+// What becomes of y = P x + unary u, row by row: x + step (p - x) with p the map of v = scale y + keep x + lean w, where
+// w is what a solver remembers; or a derivative at p times scale y, for which p is `other`.
 enum class Map : int { none, softmax, project, vertex, softmax_derivative, project_derivative };
+// What w becomes: it stays; v less its largest entry; w + x - p.
+enum class Memory : int { none, logits, multipliers };
 template <typename T> struct Move {
     Map map;
-    T scale, keep, step;
+    T scale, keep, step, unary, lean;
+    Memory memory;
 };
 
 // out = unary + sum of the terms, applied to x: one pass over x to gather it, one to answer. With moves, so many
@@ -118,6 +122,7 @@ template <typename T> struct FusedArgs {
     T* const* out;                   // (steps) arrays (n, channels), which may all be the same, or x
     const T* const* other;           // (steps) arrays (n, channels), or null
     T* sum;                          // (n, channels) or null: what all steps but the last add up to
+    T* memory;                       // (n, channels) or null: w
     // With y_c = (K_c + diag) x: the derivative of <other, out> in each Potts weight, or in each matrix, of all
     // steps together; or null.
     double* slopes;                  // (terms, channels, channels); of Potts only the first is filled

@@ -21,6 +21,10 @@ SOLVERS = {
     "pgd": solvers.get("pgd"),
     "pgd, falling": solvers.get("pgd", step=stepsizes.Harmonic()),
     "pgm": solvers.get("pgm", step=0.4),
+    "emd": solvers.get("emd"),
+    "emd, falling": solvers.get("emd", step=stepsizes.Harmonic()),
+    "admm": solvers.get("admm"),
+    "admm, closer": solvers.get("admm", rho=3.0),
 }
 COMPATS = {"potts": 1.0, "full": lambda L: normal(L, L, seed=6)}
 
@@ -52,15 +56,16 @@ def test_same_end(solver, compat, dtype):
 
 
 @pytest.mark.parametrize("labels", [1, 2, 3, 7, 8, 9, 16])
-@pytest.mark.parametrize("solver", ["mf", "l2fw", "fw"])
+@pytest.mark.parametrize("solver", ["mf", "l2fw", "fw", "emd", "admm"])
 def test_any_number_of_labels(solver, labels):
     E, solver = energy(labels), SOLVERS[solver]
     torch.testing.assert_close(at_once(E, solver), one_by_one(E, solver), rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("num_steps", [0, 1, 2, 7])
-def test_any_number_of_steps(num_steps):
-    E, solver = energy(5), SOLVERS["l2fw"]
+@pytest.mark.parametrize("solver", ["l2fw", "emd", "admm"])
+def test_any_number_of_steps(solver, num_steps):
+    E, solver = energy(5), SOLVERS[solver]
     found, expected = (run(E, solver, num_steps=num_steps) for run in (at_once, one_by_one))
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-11)
 
@@ -73,7 +78,7 @@ def test_batches_and_the_start_are_kept():
     assert torch.equal(x0, kept)
 
 
-@pytest.mark.parametrize("solver", ["mf", "l2fw", "fw", "pgd", "pgm"])
+@pytest.mark.parametrize("solver", ["mf", "l2fw", "fw", "pgd", "pgm", "emd", "admm"])
 def test_forbidden_labels_stay_at_zero(solver):
     E = energy(4)
     E.unary[::3, 1] = torch.inf

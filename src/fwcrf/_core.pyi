@@ -95,10 +95,9 @@ class ModelF32:
         self,
         sizes: list[int],
         between: list[int],
-        down_first: list[Any],
-        down_weight: list[Any],
-        up_first: list[Any],
-        up_weight: list[Any],
+        down: list[tuple[Any, Any]],
+        middle: list[tuple[Any, Any] | None],
+        up: list[tuple[Any, Any]],
         shift: Any,
     ) -> None: ...
     def run(
@@ -112,6 +111,7 @@ class ModelF32:
         outs: list[Any],
         others: list[Any],
         sum: Any,
+        memory: Any,
         slopes: Any,
         threads: int,
     ) -> bool: ...

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from fwcrf.kernels.operator import has_values
+from fwcrf.kernels.ops import differentiated, transformed, untraced
+from fwcrf.memory import empty
 from fwcrf.pairwise import Pairwise, inner
 from fwcrf.spectrum import extreme_eigenvalues
 
@@ -54,7 +56,7 @@ def unary_from_logits(logits: Tensor) -> Tensor:
     """
     if has_values(logits):
         if torch.isfinite(logits.sum()):
-            return -logits
+            return _negative(logits)
         if torch.isnan(logits).any():
             raise ValueError(
                 f"logits has {int(torch.isnan(logits).sum())} NaN entries, of {logits.numel()}; expected "
@@ -63,6 +65,28 @@ def unary_from_logits(logits: Tensor) -> Tensor:
     chosen = logits == torch.inf
     pinned = chosen.any(-1, keepdim=True)
     return -logits.masked_fill(pinned, -torch.inf).masked_fill(chosen, 0.0)
+
+
+def _negative(x: Tensor) -> Tensor:
+    if transformed(x) or not untraced(x):
+        return -x
+    return _Negative.apply(x) if differentiated(x) else _negate(x)  # type: ignore[return-value]
+
+
+def _negate(x: Tensor) -> Tensor:
+    return torch.neg(x.detach(), out=empty(x.shape, x.dtype))
+
+
+class _Negative(torch.autograd.Function):
+    """-x, both ways in memory that is kept for reuse."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return _negate(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:  # type: ignore[override]
+        return _negative(g)
 
 
 class Objective(Protocol):

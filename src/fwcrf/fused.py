@@ -19,14 +19,14 @@ import torch
 from torch import Tensor
 
 from fwcrf import _core, columns
-from fwcrf.bands import factors
+from fwcrf.bands import TOGETHER, factors
 from fwcrf.compatibility import Compatibility, Potts
 from fwcrf.kernels.lattice import _ORDERS, _TAP, Lattice
 from fwcrf.kernels.operator import Operator, Shifted, check_finite, check_values
 from fwcrf.kernels.ops import transformed
 from fwcrf.kernels.separable import Separable
 from fwcrf.memory import empty
-from fwcrf.moves import ANSWER, FEW, MAPS, Move, may_prune, possible
+from fwcrf.moves import ANSWER, FEW, Move, may_prune, memory, numbers, possible
 from fwcrf.simplex import _project_derivative, _softmax_derivative, project_onto_simplex, softmax
 from fwcrf.threads import threads_for
 
@@ -82,25 +82,33 @@ class Fused:
             return _Apply.apply(self, x, unary, *weights)  # type: ignore[return-value]
         return self.answer(x, unary, weights)
 
-    def moved(self, x: Tensor, unary: Tensor, moves: Sequence[Move]) -> Tensor | None:
+    def moved(
+        self, x: Tensor, unary: Tensor, moves: Sequence[Move], *, in_place: bool = False
+    ) -> Tensor | None:
         """Where the moves lead from x; None if derivatives are asked for that this engine has not."""
         if x.shape[-1] > self.native.most_labels():
             return None
         weights = self._weights(x)
         learning = self._differentiated(x, unary)
-        if learning and any(m.step != 1 or m.keep != 0 or m.oracle not in _ORACLES for m in moves):
+        if learning and any(
+            m.step != 1 or m.keep != 0 or m.remembers or m.oracle not in _ORACLES for m in moves
+        ):
+            return None
+        # An infinite energy stays infinite, also for a move that does not look at the unary.
+        if any(m.unary != 1 for m in moves) and not bool(torch.isfinite(unary.sum())):
             return None
 
-        def go(moves: Sequence[Move], x: Tensor, unary: Tensor) -> Tensor:
+        def go(moves: Sequence[Move], x: Tensor, unary: Tensor, *, in_place: bool = True) -> Tensor:
             if learning:
                 return _Moves.apply(self, moves, x, unary, *weights)  # type: ignore[return-value]
-            end = empty(x.shape, x.dtype)
-            self.run(x, unary, weights, [m.numbers() for m in moves], [end] * len(moves))
+            end = x if in_place else empty(x.shape, x.dtype)
+            made = [m.numbers() for m in moves]
+            self.run(x, unary, weights, made, [end] * len(moves), memory=memory(x, moves))
             return end
 
         if not may_prune(x, weights, moves, exactly=learning):
-            return go(moves, x, unary)
-        x, rest = go(moves[:1], x, unary), moves[1:]
+            return go(moves, x, unary, in_place=in_place)
+        x, rest = go(moves[:1], x, unary, in_place=in_place), moves[1:]
         kept = possible(x.detach(), unary.detach(), rest)
         if len(kept) > FEW * x.shape[-1]:
             return go(rest, x, unary)
@@ -143,6 +151,7 @@ class Fused:
         others: Sequence[Tensor] = (),
         total: Tensor | None = None,
         *,
+        memory: Tensor | None = None,
         slopes: bool = False,
         checked: bool = True,
     ) -> Tensor | None:
@@ -162,7 +171,7 @@ class Fused:
         found = torch.zeros(terms, labels, labels, dtype=torch.float64) if slopes else None
         finite = self.native.run(
             flat(x), flat(unary), potts, full, matrices, torch.tensor(moves, dtype=torch.float64),
-            [flat(t) for t in outs], [flat(t) for t in others], flat(total), found,
+            [flat(t) for t in outs], [flat(t) for t in others], flat(total), flat(memory), found,
             threads_for(40 * terms * x.numel()),
         )  # fmt: skip
         if checked and not finite:
@@ -236,9 +245,9 @@ class _Moves(torch.autograd.Function):
         if torch.is_grad_enabled():
             return None, None, *_again(model, moves, x, unary, weights, g, ctx.needs_input_grad[2:])
         last = _DERIVATIVES[moves[-1].oracle](g.contiguous(), points[-1], moves[-1].scale)
-        of_unary = last.clone()
+        of_unary = empty(last.shape, last.dtype).copy_(last)
         # From the last step but one back to the first, and then the gradient at the start.
-        back = [[MAPS.index(f"{m.oracle} derivative"), m.scale, 0.0, 1.0] for m in moves[-2::-1]]
+        back = [numbers(f"{m.oracle} derivative", m.scale) for m in moves[-2::-1]]
         learned = any(ctx.needs_input_grad[4:])
         slopes = model.run(
             last, None, weights, [*back, ANSWER], [last] * len(moves), points[-2::-1], of_unary,
@@ -334,12 +343,15 @@ def _add_grid(native: Any, K: Separable, shift: Tensor | None) -> bool:
     left, right = (
         s or [t.new_ones(n) for n, t in zip(K.shape, K.taps, strict=True)] for s in (K.left, K.right)
     )
-    by_axis = [factors(*axis) for axis in zip(K.shape, K.taps, left, right, strict=True)]
-    down, up = zip(*by_axis, strict=True)
+    # The engine reads the first axis a row at a time.
+    axes = [
+        factors(*axis, up_together=TOGETHER if a else 1)
+        for a, axis in enumerate(zip(K.shape, K.taps, left, right, strict=True))
+    ]
     if shift is not None:
         shift = shift.reshape(math.prod(shift.shape[:-1]), -1).contiguous()
     native.add_grid(
-        [b.rows for b in up], [b.rows for b in down], [b.first for b in down], [b.weight for b in down],
-        [b.first for b in up], [b.weight for b in up], shift,
+        list(K.shape), [f.down.rows for f in axes], [f.down.given for f in axes],
+        [f.middle and f.middle.given for f in axes], [f.up.given for f in axes], shift,
     )  # fmt: skip
     return True

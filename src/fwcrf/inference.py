@@ -1,4 +1,4 @@
-"""From kernels and logits to labels: the part that images and point clouds share."""
+"""From kernels and unary energies to labels: the part that images and point clouds share."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from torch import Tensor
 from fwcrf import pairwise, solvers
 from fwcrf import rounding as roundings
 from fwcrf.compatibility import Compatibility
-from fwcrf.constraints import constrained
-from fwcrf.energy import Energy, unary_from_logits
+from fwcrf.energy import Energy
 from fwcrf.kernels.gaussians import Weight
 from fwcrf.kernels.operator import Normalization, Operator
 from fwcrf.rounding import Rounding, nearest
@@ -42,16 +41,13 @@ class Inference:
         self,
         operators: Sequence[Operator],
         weights: Sequence[Weight],
-        logits: Tensor,  # (*batch, n, L)
-        keep: Tensor | None = None,  # (*batch, n), as the two that follow
-        ignore: Tensor | None = None,
-        scribbles: Tensor | None = None,
+        unary: Tensor,  # (*batch, n, L)
+        ignore: Tensor | None = None,  # (*batch, n)
     ) -> tuple[Tensor, Tensor]:
         """Labels ``(*batch, n)`` and probabilities ``(*batch, n, L)``."""
-        unary = unary_from_logits(constrained(logits, keep, scribbles))
         P = pairwise.dense(
             operators,
-            logits.shape[-1],
+            unary.shape[-1],
             weights=weights,
             compat=self.compatibility,
             self_edges=self.self_edges,
@@ -61,14 +57,14 @@ class Inference:
         )
         labels, x = found.labels, found.probabilities
         if ignore is not None:
-            own = alone(logits, keep, scribbles)
+            own = alone(unary)
             labels, x = torch.where(ignore, own[0], labels), torch.where(ignore.unsqueeze(-1), own[1], x)
         return labels, x
 
 
-def alone(logits: Tensor, keep: Tensor | None, scribbles: Tensor | None) -> tuple[Tensor, Tensor]:
+def alone(unary: Tensor) -> tuple[Tensor, Tensor]:
     """Labels and probabilities of points without neighbours."""
-    x = softmax(unary_from_logits(constrained(logits, keep, scribbles)), -1.0)
+    x = softmax(unary, -1.0)
     return nearest(x), x
 
 

@@ -20,6 +20,7 @@ from fwcrf.gradients import Gradient
 from fwcrf.kernels import Bilateral, Spatial
 from fwcrf.kernels.gaussians import Kernel, Weight
 from fwcrf.layout import as_precise, check_same_grid, full_precision, labels_first, labels_last
+from fwcrf.readout import log_probabilities
 from fwcrf.regularizers import Simplex
 from fwcrf.rounding import Rounding
 from fwcrf.simplex import softmax
@@ -186,10 +187,8 @@ class DenseCRF(nn.Module):
             skip = self.skip
             if isinstance(skip, Tensor) or skip:
                 x = torch.lerp(x, x0, skip.to(x) if isinstance(skip, Tensor) else skip)
-            log_p = torch.log((1 - self.epsilon) * x + self.epsilon / self.num_classes)
-            if self.num_labels == 1:
-                log_p = log_p[..., 1:] - log_p[..., :1]
-            return labels_first(log_p, logits.shape[-self.spatial_dims :]).to(logits.dtype)
+            grid = logits.shape[-self.spatial_dims :]
+            return log_probabilities(x, self.epsilon, grid, single=self.num_labels == 1).to(logits.dtype)
 
     def energy(self, image: Tensor, logits: Tensor) -> Energy:
         """The energy that the layer lowers: over ``(*batch, n, L)``, pixels in row-major order."""

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from fwcrf.arrays import Stored, answer, kind, located
 from fwcrf.compatibility import Compatibility
-from fwcrf.constraints import read_mask, read_scribbles
+from fwcrf.constraints import constrained, read_mask, read_scribbles
+from fwcrf.energy import unary_from_logits
 from fwcrf.features import bandwidths, reciprocals
 from fwcrf.inference import Inference, restricted, without
 from fwcrf.kernels import Bilateral, Gaussian, Operator, Spatial
@@ -96,7 +97,8 @@ def refine_points(
     with torch.no_grad():
         operators = [_operator(kernel, place, tone, ignored) for kernel in kernels]
         weights = [kernel.weight for kernel in kernels]
-        found, x = inference(operators, weights, logits, kept, ignored, certain)
+        unary = unary_from_logits(constrained(logits, kept, certain))
+        found, x = inference(operators, weights, unary, ignored)
 
     int64: Any = torch.int64 if stored.is_torch else np.int64
     labels = answer(None, "labels", stored, stored.grid, None, 0, int64)

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from fwcrf.arrays import Stored, Window, answer, as_array, check_batch, check_grid, kind, largest, located
 from fwcrf.compatibility import Compatibility
-from fwcrf.constraints import read_mask, read_scribbles
+from fwcrf.constraints import constrained, read_mask, read_scribbles
+from fwcrf.energy import unary_from_logits
 from fwcrf.features import bandwidths
 from fwcrf.inference import Inference, alone, restricted, without
 from fwcrf.kernels import Bilateral, Gaussian, Operator, Spatial
@@ -136,15 +137,20 @@ def refine(
     )
     check_image(picture, problem.kernels)
     parts = problem.parts(tile, overlap, memory)
-    labels, likely = _answers(out, scores, grid, channel_axis, return_probabilities)
+    answers = None if out is None else _answers(out, scores, grid, channel_axis, return_probabilities)
+    labels = likely = None
     for number, (images, part) in enumerate(parts, 1):
         with torch.no_grad():
             found, x = problem.solve(images, part)
+        # New arrays are made now, in the memory that the work has left.
+        answers = answers or _answers(out, scores, grid, channel_axis, return_probabilities)
+        labels, likely = answers
         labels.write(images, part.core, found)
         if likely is not None:
             likely.write(images, part.core, x)
         if progress is not None:
             progress(number, len(parts))
+    assert labels is not None
     return labels.array if likely is None else (labels.array, likely.array)
 
 
@@ -216,16 +222,19 @@ class Problem:
                 (self.scribbles, torch.int64),
             )
         )
-        logits = self.scores.logits(images, tile.window, self.grid, ignore)
+        # The logits are not held on to: they are as large as all that follows.
+        unary = unary_from_logits(
+            constrained(self.scores.logits(images, tile.window, self.grid, ignore), keep, scribbles)
+        )
         if ignore is not None and bool(ignore.unflatten(-1, tile.shape)[(..., *tile.inner)].all()):
-            labels, x = alone(logits, keep, scribbles)
+            labels, x = alone(unary)
         else:
             values = self._image(images, tile.window)
             if ignore is not None:
                 values = without(values, ignore)
             operators = [_operator(kernel, values, tile, ignore) for kernel in self.kernels]
             weights = [kernel.weight for kernel in self.kernels]
-            labels, x = self.inference(operators, weights, logits, keep, ignore, scribbles)
+            labels, x = self.inference(operators, weights, unary, ignore)
         return (
             labels.unflatten(-1, tile.shape)[(..., *tile.inner)],
             self.scores.given(x.unflatten(-2, tile.shape)[(..., *tile.inner, slice(None))]),

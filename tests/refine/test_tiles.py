@@ -166,10 +166,10 @@ def anonymous(what):  # pages of the files do not count: they can be dropped at 
 before = anonymous("RssAnon")
 highest = before
 def watch(K):
-    def call(self, *given):
+    def call(self, *given, **more):
         global highest
         highest = max(highest, anonymous("RssAnon"))
-        answer = K(self, *given)
+        answer = K(self, *given, **more)
         highest = max(highest, anonymous("RssAnon"))
         return answer
     return call

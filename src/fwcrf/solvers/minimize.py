@@ -51,13 +51,14 @@ def minimize(
     if tol is not None and not tol >= 0:
         raise ValueError(f"tol={tol!r}; expected 0 or more, or None to take all the steps.")
     round_ = roundings.get(rounding)
+    ours = x0 is None
     x0 = softmax(f.unary, -1.0) if x0 is None else _feasible(x0, f)
 
     if (
         not trace
         and tol is None
         and callback is None
-        and (x := at_once(f, solver, x0, num_steps)) is not None
+        and (x := at_once(f, solver, x0, num_steps, in_place=ours)) is not None
     ):
         return Solution(x, f, round_)
     tracer = Tracer(f, round_) if trace else None

@@ -88,3 +88,9 @@ class EntropicDescent:
         grad = f.grad(state.x) if state.grad is None else state.grad
         log_x = torch.log_softmax(descend(state.log_x, a, grad), -1)
         return LogIterate(log_x.exp(), log_x, step=a)
+
+    def moves(self, num_steps: int) -> list[Move] | None:
+        steps = known(self.stepsize, num_steps)
+        if steps is None or not all(steps):
+            return None
+        return [Move("softmax", -a, lean=1.0, memory="logits") for a in steps]
