@@ -52,6 +52,7 @@ reliability: $(VENV)/.package ## long runs: threads, memory, kills, bits
 fuzz: $(VENV)/.package ## a million random cases, a part of them guided by coverage
 	$(INSTALL) atheris || echo "atheris could not be installed; no case will be guided by coverage"
 	$(BIN)/python tests/reliability/fuzz_all.py $(ARGS)
+	PYTHON=$(BIN)/python tests/reliability/fuzz_native.sh build/fuzzer
 
 # In a build of its own. Python itself is not instrumented, so the runtime of the sanitizer is loaded first; what
 # Python never frees is no leak of ours, and the driver without Python looks for those.

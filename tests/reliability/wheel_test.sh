@@ -1,17 +1,21 @@
 #!/bin/sh
 # wheel_test.sh [TORCH...]: build the source distribution, the wheel from it, install that into an empty environment for each
-# version of torch (by default the one in constraints.txt), and run tests from there. PYTHON comes from the Makefile.
+# torch (torch==2.5.0, say; by default the one in constraints.txt), and run tests from there. PYTHON comes from the Makefile.
 set -e
 root=$(pwd) work=$(pwd)/build/wheel-test
 rm -rf "$work" && mkdir -p "$work/dist"
 "$PYTHON" -c "import sys; from scikit_build_core.build import build_sdist; print(build_sdist(sys.argv[1]))" "$work/dist"
 "$PYTHON" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$work/dist" "$work"/dist/fwcrf-*.tar.gz
 ls -l "$work/dist"
+# Another torch brings what it needs in versions of its own.
+grep -vE '^(torch|triton|sympy)==' constraints.txt >"$work/constraints.txt"
 for torch in "${@:-torch}"; do
     env=$work/env-$(echo "$torch" | tr -c 'a-z0-9.\n' -)
+    constraints=$work/constraints.txt
+    [ "$torch" = torch ] && constraints=constraints.txt
     "$PYTHON" -m venv "$env"
-    "$env/bin/python" -m pip install --quiet --constraint constraints.txt "$torch" pytest pytest-timeout hypothesis scipy
-    "$env/bin/python" -m pip install --quiet --constraint constraints.txt "$(echo "$work"/dist/fwcrf-*.whl)[train]"
+    "$env/bin/python" -m pip install --quiet --constraint "$constraints" "$torch" pytest pytest-timeout hypothesis scipy
+    "$env/bin/python" -m pip install --quiet --constraint "$constraints" "$torch" "$(echo "$work"/dist/fwcrf-*.whl)[train]"
     # Away from the sources, so that nothing but the wheel can be imported.
     rm -rf "$env/tests" && cp -r tests "$env/tests" && cp pyproject.toml "$env/"
     cd "$env"
