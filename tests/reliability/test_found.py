@@ -11,6 +11,7 @@ import torch
 from file_targets import SEEDS
 
 import fwcrf
+from fwcrf import _core
 from fwcrf.files import FileError, read_labels
 from fwcrf.files.settings import read_settings
 from fwcrf.kernels import Bilateral, Spatial
@@ -116,3 +117,12 @@ def test_derivatives_where_no_pixel_sees_another():
 def test_one_label_is_no_choice():
     with pytest.raises(ValueError, match="n_labels=1; expected at least 2"):
         utils.unary_from_labels(np.zeros((2, 2), int), 1, 0.7)
+
+
+@pytest.mark.parametrize("length", [3, 12, 40])
+def test_rows_of_large_numbers_times_a_scale(length):
+    """A product rounded in one place is rounded in all; builds that inline little mixed two files up."""
+    v = np.random.default_rng(0).normal(0, 1e7, (24, length)).astype(np.float32)
+    p = np.empty_like(v)
+    _core.project(v, 7.28354, p, 1)
+    np.testing.assert_allclose(p.sum(1), 1, rtol=1e-5)
