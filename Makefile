@@ -34,6 +34,8 @@ check: $(VENV)/.check ## lint, formatting, types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright --pythonpath $(BIN)/python
+	PYTHONPATH=src $(BIN)/pyright --pythonpath $(BIN)/python --verifytypes fwcrf --ignoreexternal >build/verifytypes.log \
+		|| { cat build/verifytypes.log; exit 1; }
 
 bench: $(VENV)/.bench ## time the library and its peers
 	$(BIN)/fwcrf bench $(ARGS)
@@ -50,6 +52,7 @@ reliability: $(VENV)/.package ## long runs: threads, memory, kills, bits
 fuzz: $(VENV)/.package ## a million random cases, a part of them guided by coverage
 	$(INSTALL) atheris || echo "atheris could not be installed; no case will be guided by coverage"
 	$(BIN)/python tests/reliability/fuzz_all.py $(ARGS)
+	PYTHON=$(BIN)/python tests/reliability/fuzz_native.sh build/fuzzer
 
 # In a build of its own. Python itself is not instrumented, so the runtime of the sanitizer is loaded first; what
 # Python never frees is no leak of ours, and the driver without Python looks for those.

@@ -217,7 +217,7 @@ struct Kernels {
     void (*softmax_f64)(const SimplexArgs<double>&);
     void (*softmax_derivative_f32)(const SimplexArgs<float>&);
     void (*softmax_derivative_f64)(const SimplexArgs<double>&);
-    // False if x held a value that was not finite.
+    // False if x held a value that was not finite at a node with edges.
     bool (*edge_sum_f32)(const EdgeArgs<float>&);
     bool (*edge_sum_f64)(const EdgeArgs<double>&);
     bool (*table_sum_f32)(const TableArgs<float>&);

@@ -236,7 +236,7 @@ void insert_range(const Points<T>& points, const Layout& layout, const Steps<W>&
     const int words = order_words(corners);
     static thread_local Recent<W, C> recent;
     recent.forget();
-    Embedding block;
+    Embedding block{};  // whole blocks are read, also where fewer points were embedded
     alignas(64) std::uint64_t base[W][kBlock];
     Simplex<W, C> simplices[kBlock];
     Simplex<W, C>* seen[kBlock];

@@ -5,6 +5,9 @@
 // the rows. The last vector of a row starts early enough to end with the row, so that nothing
 // outside the arrays is touched. The result of a row depends on that row alone: not on its place,
 // nor on the number of threads.
+//
+// Each file that includes this has a copy of its own: simplex.cpp is compiled without floating-point contraction, and
+// the linker must not give it the code of another file.
 #pragma once
 
 #include "vectors.hpp"
@@ -14,6 +17,7 @@
 #endif
 
 namespace fwcrf::FWCRF_ISA {
+namespace {
 
 template <typename T> using Mask = decltype(Vec<T>{} > Vec<T>{});
 
@@ -280,4 +284,5 @@ template <typename T> struct SoftmaxDerivative {
     }
 };
 
+}  // namespace
 }  // namespace fwcrf::FWCRF_ISA

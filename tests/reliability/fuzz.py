@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import argparse
 import atexit
+import contextlib
 import faulthandler
 import hashlib
+import inspect
 import json
 import os
 import resource
@@ -121,17 +123,46 @@ def random_cases(run: Counter, cases: int, seed: int, seconds: float) -> None:
 
 
 def guided_cases(run: Counter, cases: int, seed: int, corpus: Path) -> None:
-    """By atheris, that is libFuzzer, which keeps the cases that reach new code in ``corpus``."""
+    """Of files, by atheris, that is libFuzzer, which keeps the cases that reach new code in ``corpus``."""
     import atheris
     import file_targets
 
+    instrument(run)
     corpus.mkdir(parents=True, exist_ok=True)
-    for number, data in enumerate(file_targets.SEEDS.get(run.name, lambda: ())()):
+    for number, data in enumerate(file_targets.SEEDS[run.name]()):
         (corpus / f"seed-{number}").write_bytes(data)
-    options = [f"-runs={cases}", f"-seed={seed + 1}", "-max_len=4096", "-rss_limit_mb=6000", "-timeout=60"]
-    atexit.register(lambda: print(run.record(guided=True), flush=True))
-    atheris.Setup([sys.argv[0], *options, str(corpus)], lambda data: run(bytes(data)))
+    options = [f"-seed={seed + 1}", "-max_len=4096", "-rss_limit_mb=6000", "-timeout=300"]
+
+    def one(data: bytes) -> None:
+        run(bytes(data))
+        if run.answered + run.refused == cases:
+            print(run.record(guided=True), flush=True)
+            run.path.unlink()
+            os._exit(0)  # libFuzzer would end the process without a word from Python
+
+    atheris.Setup([sys.argv[0], *options, str(corpus)], one)
     atheris.Fuzz()
+
+
+def instrument(run: Counter) -> None:
+    """Let atheris see where a case leads: in all functions of these packages that the target imports.
+
+    Its hook for imports does not see what an editable installation loads.
+    """
+    import atheris
+    import file_targets
+
+    for data in file_targets.SEEDS[run.name]():  # readers import what a file needs when they meet one
+        with contextlib.suppress(Exception):
+            run.target(data)
+    for name, module in [*sys.modules.items()]:
+        if name.split(".")[0] not in ("fwcrf", "tifffile", "nibabel", "yaml", "PIL"):
+            continue
+        for owner in (module, *(v for v in vars(module).values() if inspect.isclass(v))):
+            for value in vars(owner).values():
+                function = getattr(value, "__func__", value)
+                if inspect.isfunction(function) and function.__module__ == name:
+                    atheris.instrument_func(function)
 
 
 def main() -> int:
@@ -150,11 +181,6 @@ def main() -> int:
     faulthandler.enable()
     if chosen.memory:
         resource.setrlimit(resource.RLIMIT_AS, (chosen.memory << 20, chosen.memory << 20))
-    if chosen.atheris:
-        import atheris
-
-        with atheris.instrument_imports(include=["fwcrf", "tifffile", "nibabel", "yaml", "PIL"]):
-            targets()
     import torch
 
     torch.set_num_threads(1)

@@ -31,6 +31,7 @@ CASES = {
     "native_lattice": 60_000,
     "native_grid": 80_000,
     "native_model": 6_000,
+    "native_graph": 20_000,
     "native_arguments": 100_000,
     "native_memory": 60_000,
     "refine": 4_000,

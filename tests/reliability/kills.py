@@ -25,6 +25,8 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from scenes import write_scenes  # noqa: E402
 
+import fwcrf  # noqa: E402
+from fwcrf import graphs  # noqa: E402
 from fwcrf.batch.job import RefineJob  # noqa: E402
 from fwcrf.batch.local import attempt  # noqa: E402
 from fwcrf.batch.manifest import read_manifest  # noqa: E402
@@ -85,6 +87,8 @@ def writers(folder: Path, kills: int, chance: random.Random) -> int:
     volumes = [np.full((8, 9, 7), v, np.uint8) for v in (1, 2)]
     states = [{"w": torch.full((200, 200), float(v))} for v in (1, 2)]
     settings = [Settings(num_steps=v) for v in (1, 2)]
+    edge = torch.tensor([[0, 1]])
+    models = [fwcrf.SparseMRF(torch.full((300, 4), float(v)), edge, graphs.Potts()) for v in (1, 2)]
 
     def write(v: int) -> None:
         for name in ("a.png", "a.npy", "a.npz", "a.tif"):
@@ -92,6 +96,7 @@ def writers(folder: Path, kills: int, chance: random.Random) -> int:
         write_labels(folder / "a.nii.gz", volumes[v])
         write_settings(folder / "a.yaml", settings[v], f"the {v}th")
         checkpoint.save(folder / "a.pt", Checkpoint(v + 1, {}, states[v], {}))
+        fwcrf.write_uai(folder / "a.uai", models[v])
 
     def work() -> None:
         while True:
@@ -108,6 +113,7 @@ def writers(folder: Path, kills: int, chance: random.Random) -> int:
         assert read_settings(folder / "a.yaml").num_steps in (1, 2)
         found = checkpoint.read(folder / "a.pt")
         assert (found.model["w"] == found.step).all()
+        assert fwcrf.read_uai(folder / "a.uai").unary.unique().numel() == 1
     return count
 
 

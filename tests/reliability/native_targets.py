@@ -15,7 +15,8 @@ import torch
 from api_targets import Refused, check_probabilities, sentences
 from choices import NOT_FINITE, Choices, array, flag, number, pick, positive
 
-from fwcrf import _core, pairwise
+import fwcrf
+from fwcrf import _core, graphs, pairwise
 from fwcrf.kernels import Bilateral, Lattice, Spatial
 from fwcrf.memory import empty
 
@@ -132,6 +133,40 @@ def model(c: Choices) -> None:
         assert torch.isfinite(g).all()
 
 
+def graph(c: Choices) -> None:
+    """A sparse model solved, differentiated, rounded, and searched from disturbed labels."""
+    dtype = pick(c, (torch.float32, torch.float64))
+    n, m, labels = c.integer(2, 30), c.integer(0, 60), c.integer(1, 20)
+    random = np.random.default_rng(c.integer(0, 2**32 - 1))
+    ends = np.sort((random.integers(0, n, (m, 1)) + [0, 1] * random.integers(1, n, (m, 1))) % n, axis=1)
+    ends = np.unique(ends, axis=0)
+    m = len(ends)
+    if m and not c.integer(0, 9):
+        ends[0] = pick(c, ((-1, 0), (0, 0), (0, n)))
+    unary = torch.from_numpy(_values(c, (n, labels), np.float64)[0]).to(dtype)
+    weight = torch.from_numpy(array(c, (m,), largest=1e3)).to(dtype)
+    tables = torch.from_numpy(array(c, (m, labels, labels), largest=1e3)).to(dtype)
+    matrix = torch.from_numpy(array(c, (labels, labels), largest=10.0)).to(dtype)
+    terms = pick(
+        c,
+        (graphs.Potts(weight), graphs.TruncatedLinear(1.0, 2.0), graphs.Full(matrix), graphs.Tables(tables)),
+    )
+    with sentences():
+        torch.set_num_threads(c.integer(1, 2))
+        mrf = fwcrf.SparseMRF(unary, torch.from_numpy(ends), terms)
+        solution = mrf.solve(
+            pick(c, ("l2fw", "mf", "fw")), num_steps=c.integer(1, 3), restarts=c.integer(0, 2), seed=n
+        )
+        labelled = solution.labels
+    assert int(labelled.min()) >= 0 and int(labelled.max()) < labels
+    check_probabilities(solution.probabilities.numpy())
+    assert not torch.isnan(mrf.value(labelled)).any()
+    x = torch.from_numpy(array(c, (n, labels), largest=1e6)).to(dtype).requires_grad_()
+    y = mrf.energy().pairwise(x)
+    (g,) = torch.autograd.grad(y.sum(), x)
+    assert torch.isfinite(y).all() and torch.isfinite(g).all()
+
+
 _FUNCTIONS: dict[str, tuple[int, ...]] = {  # numbers of axes of the arrays they take
     "softmax": (2, -1, 2),
     "project": (2, -1, 2),
@@ -144,7 +179,17 @@ _FUNCTIONS: dict[str, tuple[int, ...]] = {  # numbers of axes of the arrays they
     "build_lattice": (3, 1, 1, 1, 3, 3, 3),
     "diagonal": (2, 2, 2, 3, -1, -1, 1),
     "filter": (3, 2, 2, 2, 3, 1, -1, -1, -1, 3),
+    "label_spans": (2, 2, 1, 1),
+    "take_columns": (2, 1, 2),
+    "spread_columns": (2, 1, 2),
+    "adjacency": (2, 1, 1, 1),
+    "edge_sum": (3, 3, 2, 3, -1, -1, 1, 1, 1, 3),
+    "table_sum": (3, 3, 4, 1, 1, 1, 3),
+    "edge_inner": (3, 3, 2, -1, 2),
+    "edge_outer": (3, 3, 2, 4),
+    "graph_descent": (3, 3, 2, 3, 4, 1, 1, 1, -1, -1, -1, 2),
 }
+_WITHOUT_THREADS = ("feature_bounds", "adjacency")
 
 
 def arguments(c: Choices) -> None:
@@ -169,7 +214,7 @@ def arguments(c: Choices) -> None:
         elif kind == 3:
             values = pick(c, (None, 3, [1.0], "x", torch.empty(shape, device="meta")))
         given.append(values)
-    threads = () if name == "feature_bounds" else (pick(c, (1, 2, 0, -1, 10**12)),)
+    threads = () if name in _WITHOUT_THREADS else (pick(c, (1, 2, 0, -1, 10**12)),)
     try:
         getattr(_core, name)(*given, *threads)
     except (ValueError, TypeError, OverflowError, IndexError, BufferError, RuntimeError) as error:
@@ -191,5 +236,6 @@ def memory(c: Choices) -> None:
 
 
 TARGETS: dict[str, Callable[[Choices], None]] = {
-    f"native_{target.__name__}": target for target in (simplex, lattice, grid, model, arguments, memory)
+    f"native_{target.__name__}": target
+    for target in (simplex, lattice, grid, model, graph, arguments, memory)
 }

@@ -11,6 +11,7 @@ import work
 from helpers import in_process
 from threads import compare
 
+import fwcrf
 from fwcrf import _core, pairwise
 from fwcrf.kernels import Bilateral, Spatial
 
@@ -51,16 +52,20 @@ def _calls():
     P = pairwise.of_image([Spatial(3.0), Bilateral(80.0, 13.0)], image, 21)
     x, u = torch.rand(90_000, 21), torch.rand(90_000, 21)
     rows, out = torch.rand(50_000, 300), torch.empty(50_000, 300)
+    mrf = fwcrf.SparseMRF(x, fwcrf.graphs.grid((300, 300))[0], fwcrf.graphs.Potts())
+    on_graph = mrf.energy().pairwise
     grid, turned = torch.rand(1, 8000, 4000), torch.empty(1, 4000, 8000)
     return {
         "model": lambda: P.plus(x, u),
+        "graph": lambda: on_graph.plus(x, u),
+        "descent": lambda: on_graph.descend(u, x, max_sweeps=5, restarts=0, seed=0),
         "project": lambda: _core.project(rows, 1.0, out, 1),
         "softmax": lambda: _core.softmax(rows, 1.0, out, 1),
         "transpose": lambda: _core.transpose(grid, turned, 1),
     }
 
 
-@pytest.mark.parametrize("name", ["model", "project", "softmax", "transpose"])
+@pytest.mark.parametrize("name", ["model", "graph", "descent", "project", "softmax", "transpose"])
 def test_native_calls_let_other_threads_run(name, num_threads):
     num_threads(1)
     call = _calls()[name]

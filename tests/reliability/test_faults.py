@@ -15,6 +15,7 @@ import pytest
 import torch
 from scenes import write_scenes
 
+import fwcrf
 from fwcrf.files import FileError, write_labels
 from fwcrf.files.settings import Settings, write_settings
 from fwcrf.training import checkpoint
@@ -55,6 +56,7 @@ def bad_folder(request, tmp_path):
 
 LABELS = np.random.default_rng(0).integers(0, 256, (400, 500), dtype=np.uint8)
 STATE = Checkpoint(1, {}, {"w": torch.ones(200, 200)}, {})
+MODEL = fwcrf.SparseMRF(torch.rand(2000, 8), torch.tensor([[0, 1]]), fwcrf.graphs.Potts())
 WRITERS = {
     "png": lambda folder: write_labels(folder / "a.png", LABELS),
     "npy": lambda folder: write_labels(folder / "a.npy", LABELS),
@@ -63,6 +65,7 @@ WRITERS = {
     "nifti": lambda folder: write_labels(folder / "a.nii.gz", LABELS[None]),
     "settings": lambda folder: write_settings(folder / "a.yaml", Settings(), "x" * 100_000),
     "checkpoint": lambda folder: checkpoint.save(folder / "a.pt", STATE),
+    "model": lambda folder: fwcrf.write_uai(folder / "a.uai", MODEL),
 }
 
 

@@ -1,9 +1,11 @@
 """What the fuzz targets found, once each."""
 
+import base64
 import io
 import itertools
 import struct
 import time
+import zlib
 
 import numpy as np
 import pytest
@@ -11,7 +13,8 @@ import torch
 from file_targets import SEEDS
 
 import fwcrf
-from fwcrf.files import FileError, read_labels
+from fwcrf import _core
+from fwcrf.files import FileError, read_image, read_labels
 from fwcrf.files.settings import read_settings
 from fwcrf.kernels import Bilateral, Spatial
 from fwcrf.models import read_state
@@ -116,3 +119,30 @@ def test_derivatives_where_no_pixel_sees_another():
 def test_one_label_is_no_choice():
     with pytest.raises(ValueError, match="n_labels=1; expected at least 2"):
         utils.unary_from_labels(np.zeros((2, 2), int), 1, 0.7)
+
+
+@pytest.mark.parametrize("length", [3, 12, 40])
+def test_rows_of_large_numbers_times_a_scale(length):
+    """A product rounded in one place is rounded in all; builds that inline little mixed two files up."""
+    v = np.random.default_rng(0).normal(0, 1e7, (24, length)).astype(np.float32)
+    p = np.empty_like(v)
+    _core.project(v, 7.28354, p, 1)
+    np.testing.assert_allclose(p.sum(1), 1, rtol=1e-5)
+
+
+# A TIFF of 515 bytes that atheris made.
+CIRCLE = (
+    "eNrz9NRi4GBgYOBnYGBkYWAEslgZQIARymMBYiZGZjBbAYiZoWwQZkNi8zEyMYgClXt6ah1CEhIB0iC+KJJSKUZWMP0MiKWh7HdA"
+    "rIGkxhColwdIfwNiJ6hTBIDYGYntAmMDCVcom5tRHOz8aqXijMSCVCUrhWhDMx0FQ7PYWgZ0wIiGSzLT0tIyc1L1CirRVFbMYWRg"
+    "/P+vK9hs+XW78IIvAiKqs1XD3l44or7h0/NYTrHI0vO8B5N3Pf72UndVv9uc6XNz6m99cmST4sl8U3lCdrtSZ6bfJnZxZp8/MWLr"
+    "hDgO7lK0Ur2l5tzU2Sjw1PDojTcFX6Y6Bx5/yb+Nc33tjgnx11JfrJ0nKDA91Gl2wdKHG5XD3xi/sDjCq55ry95/z/C637dputLK"
+    "fDlv+6xnfzho8MnZse7FaZflJXdtoiasMHm6PeqR7qRvZvqTL1rkc8jIG194KMe83eNYEtd5D2Zf3zOOGtxT45z23wJ5SxAcaDYA"
+    "z7515Q=="
+)
+
+
+@pytest.mark.timeout(60)
+def test_pages_of_a_tiff_that_follow_each_other_in_a_circle(tmp_path):
+    path = tmp_path / "circle.tif"
+    path.write_bytes(zlib.decompress(base64.b64decode(CIRCLE)))
+    assert read_image(path).values.size == 0

@@ -14,7 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 OF_CHOICES = api_targets.TARGETS | native_targets.TARGETS
-CASES = {"refine": 25, "layer": 25, "energy": 25, "meta": 15, "native_model": 25, "native_memory": 15}
+CASES = {
+    "refine": 25,
+    "layer": 25,
+    "energy": 25,
+    "meta": 15,
+    "native_model": 25,
+    "native_graph": 25,
+    "native_memory": 15,
+}
 
 
 def answered_or_refused(target, case):

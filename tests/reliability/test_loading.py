@@ -205,11 +205,13 @@ def test_commands_without_a_network(offline, tmp_path):
         f"data: {{name: splits, root: {data}, crop: [33, 33]}}\nmodel: {{name: mobilenetv2}}\nepochs: 1\n"
         "batch_size: 2\nrun: {workers: 0}\n"
     )
+    (tmp_path / "model.uai").write_text("MARKOV\n2\n2 2\n1\n2 0 1\n4\n1 2 3 4\n")
     commands = [
         ["refine", scenes / "images/0.png", "-s", scenes / "scores/0.npy", "-o", tmp_path / "0.png"],
         ["batch", scenes / "images", "-s", scenes / "scores", "-o", tmp_path / "out", "-j", "1"],
         ["tune", scenes / "images", "-s", scenes / "scores", "-t", scenes / "truth",
          "-o", tmp_path / "best.yaml", "--trials", "1", "-j", "1"],
+        ["map", tmp_path / "model.uai", "-o", tmp_path / "labels.txt"],
         ["train", config, "-o", tmp_path / "run"],
         ["eval", tmp_path / "run", "-o", tmp_path / "scores"],
     ]  # fmt: skip

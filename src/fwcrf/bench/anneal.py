@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -195,10 +195,10 @@ def measured(scene: Scene, weights: tuple[float, float]) -> dict[str, object]:
 
 # --- tables --------------------------------------------------------------------------------------
 
-Results = dict[str, dict[str, dict]]  # by weights and scene
+Results = dict[str, dict[str, dict[str, Any]]]  # by weights and scene
 
 
-def closed(one: dict, solver: str, count: int) -> float:
+def closed(one: dict[str, Any], solver: str, count: int) -> float:
     """The part of the way that is done, in percent."""
     return 100 * (one["start"] - one["solvers"][solver][count]) / (one["start"] - one["best"])
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import statistics
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from fwcrf.bench.anneal import Scene
 from fwcrf.bench.report import table
 from fwcrf.bench.timing import Case, Plan, measure
 from fwcrf.energy import Energy
-from fwcrf.solvers import get, minimize, names
+from fwcrf.solvers import Solver, get, minimize, names
 
 WEIGHTS = {"1, 1": (1.0, 1.0), "3, 10": (3.0, 10.0)}  # spatial, bilateral
 FEW, STEPS = 5, 20
@@ -37,8 +38,9 @@ class Run:
     """A solver on an energy, as a program would run it: nothing looks at the iterates while it is timed."""
 
     def __init__(self, E: Energy, name: str, steps: int) -> None:
-        self.E, self.steps = E, steps
-        self.solver = get(name, steps=steps) if name == PLANNED[0] else get(name)
+        self.E = E
+        self.steps: int = steps
+        self.solver: Solver = get(name, steps=steps) if name == PLANNED[0] else get(name)
 
     @torch.no_grad()
     def work(self, steps: int) -> Tensor:
@@ -113,12 +115,12 @@ def best_known(E: Energy, total: float, plan: Plan) -> float:
     return min(float(E.of_labels(anneal.descended(E, labels))) for labels in ends)
 
 
-def left(one: dict, energy: float) -> float:
+def left(one: dict[str, Any], energy: float) -> float:
     """The part of the way that is still to go."""
     return (energy - one["best"]) / max(one["start"] - one["best"], 1e-12)
 
 
-def reached(one: dict, solver: str) -> tuple[float, int] | None:
+def reached(one: dict[str, Any], solver: str) -> tuple[float, int] | None:
     """Units of time, and steps, until the solver is close; None if it never is."""
     for k, seconds, energy in one["curves"][solver]:
         if left(one, energy) <= CLOSE:
@@ -144,7 +146,7 @@ def run(plan: Plan) -> dict[str, object]:
     return {"close": CLOSE, "unit": unit, "curves": results}
 
 
-def lines(by_scene: dict[str, dict]) -> list[list[str]]:
+def lines(by_scene: dict[str, dict[str, Any]]) -> list[list[str]]:
     """A line per solver, the soonest first."""
     ones = list(by_scene.values())
     rows = []

@@ -75,7 +75,9 @@ class Passes:
     """The work of a case, which notes how long each pass took."""
 
     def __init__(self, setting: str, picture: str, batch: int) -> None:
-        self.passes = prepared(setting, pictures.named(picture), batch, pictures.network_scores(picture))
+        self.passes: Callable[[], tuple[float, float]] = prepared(
+            setting, pictures.named(picture), batch, pictures.network_scores(picture)
+        )
         self.times: list[tuple[float, float]] = []
 
     def __call__(self) -> None:

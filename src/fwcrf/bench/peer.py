@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,7 +41,7 @@ def filtered(features: Tensor, x: Tensor, normalization: str) -> Tensor:
     return out.to(x.dtype)
 
 
-def model(image: np.ndarray, unary: np.ndarray, kernels: int, xy: float, color: float):
+def model(image: np.ndarray, unary: np.ndarray, kernels: int, xy: float, color: float) -> Any:
     """A DenseCRF2D with ``kernels`` bilateral kernels, ready for inference."""
     assert dcrf is not None
     height, width = image.shape[:2]

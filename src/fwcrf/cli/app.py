@@ -12,7 +12,7 @@ import typer
 from fwcrf.cli import batch, bench, demo, evaluate, experiment, map, refine, train, tune
 
 # Plain text, because colours and frames take longer to import than the rest together.
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     name="fwcrf",
     help="Dense conditional random fields by regularized Frank-Wolfe.",
     rich_markup_mode=None,

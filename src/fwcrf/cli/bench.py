@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import typer
 
 # What follows the name of the command is for the benchmarks to read, --help included.
-ANY = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+ANY: dict[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
 def bench(context: typer.Context) -> None:

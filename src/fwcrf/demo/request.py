@@ -17,7 +17,7 @@ SOLVERS = (
 )  # fmt: skip
 WITH_LAMBDA = ("l2fw", "efw", "tsallis-fw", "mixed-fw")
 LABELS = (2, 21)
-BOUNDS = {
+BOUNDS: dict[str, tuple[float, float]] = {
     "weight": (0.01, 10.0),
     "num_steps": (1, 50),
     "trust": (0.05, 0.99),
@@ -86,7 +86,7 @@ class Request:
         return cls(**{**given, "strokes": strokes, "compare": tuple(compare)})
 
     @property
-    def strokes_key(self) -> tuple:
+    def strokes_key(self) -> tuple[tuple[int, float, tuple[tuple[float, float], ...]], ...]:
         """Equal for equal strokes, and hashable."""
         return tuple((label, radius, tuple(points)) for label, radius, points in self.strokes)
 

@@ -16,7 +16,9 @@ class Stroke(NamedTuple):
     points: Sequence[tuple[float, float]]  # (x, y); the middle of the first pixel is (0, 0)
 
 
-def drawn(strokes: Sequence[Stroke | tuple], shape: tuple[int, int]) -> np.ndarray:
+def drawn(
+    strokes: Sequence[Stroke | tuple[int, float, Sequence[tuple[float, float]]]], shape: tuple[int, int]
+) -> np.ndarray:
     """The labels of the pixels under the strokes, ``(H, W)`` of int64, -1 elsewhere.
 
     >>> drawn([(1, 1.0, [(1, 1), (3, 1)])], (3, 6))

@@ -15,7 +15,7 @@ class Kept:
 
     def __init__(self, path: Path, about: Any) -> None:
         self.path = path
-        self.about = json.loads(json.dumps(about))
+        self.about: Any = json.loads(json.dumps(about))
         self.results: dict[str, Any] = {}
         if path.exists():
             try:

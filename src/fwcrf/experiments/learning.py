@@ -54,9 +54,9 @@ class Learning:
                 f"{setup.weights} is not there; expected the weights of the network to train from."
             )
         self.setup = setup
-        self.root = write_halves(setup)
-        self.num_images = len(Splits(self.root, TRAIN))
-        self.network = network(_features(setup))
+        self.root: Path = write_halves(setup)
+        self.num_images: int = len(Splits(self.root, TRAIN))
+        self.network: build.Network = network(_features(setup))
 
     def config(self, variant: Variant, seed: int) -> Config:
         """With the paper's learning rates, except that the network's is ten times as high: steps are few."""

@@ -14,7 +14,7 @@ from fwcrf.experiments.setup import Setup
 EPOCHS = 2
 _ALWAYS = ("weights", "compatibility")
 # As in the paper's table: the step, and what is learned beside weights and compatibility.
-SETTINGS = {
+SETTINGS: dict[str, tuple[float, tuple[str, ...]]] = {
     "lambda fixed, step 1 fixed": (1.0, ()),
     "lambda fixed, step 0.5 fixed": (0.5, ()),
     "lambda fixed, step 0.5 learned": (0.5, ("steps",)),
@@ -63,7 +63,7 @@ def run(setup: Setup) -> Outcome:
     )
 
 
-def finding(solver: str, rows: list[dict]) -> Finding:
+def finding(solver: str, rows: list[dict[str, Any]]) -> Finding:
     """The paper: learning them makes no significant difference."""
     fixed = max(row["mIoU9"] for row in rows if row["setting"].endswith("fixed"))
     learned = max(row["mIoU9"] for row in rows if row["setting"].endswith("learned"))

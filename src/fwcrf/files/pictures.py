@@ -109,6 +109,7 @@ def _read_tiff(path: Path, limit: int) -> np.ndarray:
     """Any TIFF, ``(H, W, channels)`` or, of several pages, ``(pages, H, W, channels)``."""
     tifffile = needed("tifffile", "images")
     with tifffile.TiffFile(path) as tiff:
+        len(tiff.pages)  # ends at a page that was there before; series would follow a circle of them for ever
         series = tiff.series[0]
         if series.dtype is None or series.dtype.kind not in "buif":
             raise FileError(f"{path} has dtype {series.dtype}; expected whole or floating-point numbers.")

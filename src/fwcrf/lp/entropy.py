@@ -92,7 +92,10 @@ class ForestEntropy:
     polytope: LocalPolytope  # of a forest
     weight: float
     quadratic = False
-    strong_convexity = 0.0
+
+    @property
+    def strong_convexity(self) -> float:
+        return 0.0
 
     @cached_property
     def _entropy(self) -> FreeEnergy:

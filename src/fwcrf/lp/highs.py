@@ -17,7 +17,7 @@ class Program:
 
     def __init__(self, relaxation: Relaxation, theta: Tensor) -> None:
         self.relaxation = relaxation
-        self.allowed = (theta < torch.inf).cpu().numpy()  # (n + m, L L)
+        self.allowed: np.ndarray = (theta < torch.inf).cpu().numpy()  # (n + m, L L)
 
     def solve(self, c: Tensor) -> tuple[Tensor, Tensor]:
         """A vertex, ``(n + m, L L)``, and the messages ``(m, 2, L)`` that prove it up to rounding."""

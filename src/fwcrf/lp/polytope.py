@@ -28,9 +28,12 @@ class LocalPolytope:
     """
 
     relaxation: Relaxation
-    strong_convexity = 0.0
     quadratic = True
     _last: list[tuple[Tensor, Answer]] = field(default_factory=list)
+
+    @property
+    def strong_convexity(self) -> float:
+        return 0.0
 
     def argmin(self, c: Tensor) -> Tensor:
         return self.solve(c).x

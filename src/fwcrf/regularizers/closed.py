@@ -29,8 +29,13 @@ class Simplex(SumOverNodes):
     tensor([[0., 1., 0.]])
     """
 
-    strong_convexity = 0.0
-    oracle = ("vertex", -1.0)
+    @property
+    def strong_convexity(self) -> float:
+        return 0.0
+
+    @property
+    def oracle(self) -> tuple[str, float]:
+        return ("vertex", -1.0)
 
     @property
     def quadratic(self) -> bool:

@@ -133,8 +133,11 @@ class ConvexQuadratic:
     largest: Tensor  # (*batch,): a bound on the eigenvalues of its P
     tol: float
     max_steps: int
-    strong_convexity = 0.0
     quadratic = True
+
+    @property
+    def strong_convexity(self) -> float:
+        return 0.0
 
     def argmin(self, c: Tensor) -> Tensor:
         inner = Energy(self.energy.pairwise, self.energy.unary + c)

@@ -1,0 +1,105 @@
+// Rows, axes and blocks of memory: cases of the driver.
+#pragma once
+
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "choices.hpp"
+#include "columns.hpp"
+#include "features.hpp"
+#include "kernels.hpp"
+#include "layout.hpp"
+#include "memory.hpp"
+
+namespace fwcrf {
+
+template <typename T> void simplex(Choices& c) {
+    const std::int64_t n = c.integer(0, 20), length = c.integer(1, c.integer(0, 9) ? 24 : 300);
+    auto v = numbers<T>(c, n * length, 1e15);
+    if (c.integer(0, 3) == 0)
+        for (std::int64_t i = 0; i < n * length; ++i)
+            if (c.any(0, 4) == 0 && i % length) v[i] = -std::numeric_limits<T>::infinity();
+    Array<T> p(n * length), d(n * length);
+    const auto scale = static_cast<T>(c.flag() ? 1.0 : c.normal() * 10);
+    const T used = std::abs(scale);  // with a negative one, -inf would be the largest
+    const int threads = c.integer(1, 2);
+    const bool soft = c.flag();
+    const SimplexArgs<T> map{v.get(), nullptr, p.get(), n, length, used, threads};
+    auto g = numbers<T>(c, n * length, 1e6);
+    const SimplexArgs<T> derivative{g.get(), p.get(), d.get(), n, length, used, threads};
+    if constexpr (is_float<T>) {
+        (soft ? kernels().softmax_f32 : kernels().project_f32)(map);
+        (soft ? kernels().softmax_derivative_f32 : kernels().project_derivative_f32)(derivative);
+    } else {
+        (soft ? kernels().softmax_f64 : kernels().project_f64)(map);
+        (soft ? kernels().softmax_derivative_f64 : kernels().project_derivative_f64)(derivative);
+    }
+    if (used == 0) return;
+    if (!p.finite() || !d.finite()) found("a map onto the simplex is not finite");
+    for (std::int64_t row = 0; row < n; ++row) {
+        double sum = 0;
+        for (std::int64_t i = 0; i < length; ++i) sum += p[row * length + i];
+        if (std::abs(sum - 1) > 1e-3) found("a row does not sum to 1");
+    }
+}
+
+template <typename T> void grid(Choices& c) {
+    const std::int64_t outer = c.integer(0, 4), length = c.integer(0, 30), inner = c.integer(0, 30);
+    const std::int64_t radius = c.integer(0, 40);
+    auto x = numbers<T>(c, outer * length * inner, 1e6), taps = numbers<T>(c, radius + 1, 1e3);
+    Array<T> out(x.size), turned(x.size);
+    const int threads = c.integer(1, 2);
+    const AxisArgs<T> args{x.get(), out.get(), outer, length, inner, taps.get(), radius, threads};
+    if constexpr (is_float<T>) kernels().axis_f32(args);
+    else kernels().axis_f64(args);
+    if (!out.finite()) found("a filter along an axis is not finite");
+    transpose(x.get(), outer, length, inner, turned.get(), threads);
+    for (std::int64_t b = 0; b < outer; ++b)
+        for (std::int64_t i = 0; i < length; ++i)
+            for (std::int64_t j = 0; j < inner; ++j)
+                if (turned[(b * inner + j) * length + i] != x[(b * length + i) * inner + j]) found("not transposed");
+    const int axes = c.integer(1, 3), channels = c.integer(0, 4);
+    std::int64_t sizes[3], n = 1;
+    for (int a = 0; a < axes; ++a) n *= sizes[a] = c.integer(1, 6);
+    const std::int64_t images = c.integer(0, 2);
+    auto values = numbers<T>(c, images * n * channels, 1e6), inverse = numbers<T>(c, axes + channels, 1e3);
+    Array<T> features(images * n * (axes + channels));
+    bilateral_features(values.get(), images, channels, sizes, axes, inverse.get(), features.get(), threads);
+    if (!features.finite()) found("features are not finite");
+}
+
+template <typename T> void columns(Choices& c) {
+    const std::int64_t n = c.integer(0, 30), labels = c.integer(1, 40), count = c.integer(0, 40);
+    const int threads = c.integer(1, 2);
+    auto x = numbers<T>(c, n * labels, 1e6), u = numbers<T>(c, n * labels, 1e6);
+    Array<T> gap(labels), most(labels), taken(n * count), spread(n * labels);
+    spans(x.get(), u.get(), n, labels, gap.get(), most.get(), threads);
+    if (n && (!gap.finite() || !most.finite())) found("a span is not finite");
+    Array<std::int64_t> which(count);
+    for (std::int64_t j = 0; j < count; ++j) which[j] = c.any(0, static_cast<int>(labels) - 1);
+    take_columns(x.get(), n, labels, which.get(), count, taken.get(), threads);
+    spread_columns(taken.get(), n, labels, which.get(), count, spread.get(), threads);
+    for (std::int64_t i = 0; i < n; ++i)
+        for (std::int64_t j = 0; j < count; ++j)
+            if (spread[i * labels + which[j]] != x[i * labels + which[j]]) found("a column is another one");
+}
+
+void blocks(Choices& c) {
+    std::vector<std::pair<char*, std::size_t>> held;
+    for (int i = c.integer(1, 12); i > 0; --i) {
+        if (!held.empty() && c.flag()) {
+            const auto place = static_cast<std::size_t>(c.integer(0, static_cast<int>(held.size()) - 1));
+            give_block(held[place].first);
+            held.erase(held.begin() + static_cast<std::ptrdiff_t>(place));
+        } else {
+            const auto size = static_cast<std::size_t>(c.integer(1, 3 << 20));
+            char* block = static_cast<char*>(take_block(size));
+            block[0] = block[size - 1] = 1;
+            held.emplace_back(block, size);
+        }
+    }
+    for (const auto& [block, size] : held) give_block(block);
+}
+
+}  // namespace fwcrf

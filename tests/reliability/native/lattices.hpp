@@ -1,0 +1,165 @@
+// Lattices and dense models on them: cases of the driver.
+#pragma once
+
+#include <limits>
+#include <vector>
+
+#include "choices.hpp"
+#include "kernels.hpp"
+#include "lattice.hpp"
+
+namespace fwcrf {
+
+template <typename T> struct Built {
+    int d, corners;
+    Array<std::int32_t> index, neighbors;
+    Array<T> weight;
+    Array<std::int64_t> order;
+    std::int64_t vertices;
+};
+
+// The lattice of any points, with tables that were looked through.
+template <typename T> Built<T> built(Choices& c, std::int64_t batch, std::int64_t n, int threads) {
+    const int d = c.integer(1, kMaxDim), corners = d + 1;
+    auto features = numbers<T>(c, batch * n * d, 1e6);
+    double scale[kMaxDim], least[kMaxDim], most[kMaxDim];
+    for (int i = 0; i < d; ++i) scale[i] = std::sqrt(2.0 / 3) * corners / std::sqrt((i + 1.0) * (i + 2.0));
+    bool finite;
+    if constexpr (is_float<T>) finite = kernels().bounds_f32(features.get(), batch * n, d, least, most);
+    else finite = kernels().bounds_f64(features.get(), batch * n, d, least, most);
+    if (!finite) found("finite features are not seen as such");
+    Array<std::int64_t> lows(d), highs(d);
+    for (int j = 0; j < d; ++j) {
+        double l = 0, h = 0;
+        for (int i = j; i < d; ++i) {
+            l += least[i] * scale[i];
+            h += most[i] * scale[i];
+        }
+        if (j) {
+            l -= j * most[j - 1] * scale[j - 1];
+            h -= j * least[j - 1] * scale[j - 1];
+        }
+        lows[j] = static_cast<std::int64_t>(std::floor(l / corners)) - 2;
+        highs[j] = static_cast<std::int64_t>(std::ceil(h / corners)) + 2;
+    }
+    Array<std::int32_t> index(batch * n * corners);
+    Array<T> weight(batch * n * corners);
+    Array<std::int64_t> order(batch * n * order_words(corners));
+    const Points<T> points{features.get(), batch, n, d, false};
+    const Graph graph = build(points, scale, lows.get(), highs.get(), index.get(), weight.get(), order.get(), threads);
+    if (!weight.finite()) found("weights are not finite");
+    for (std::int64_t i = 0; i < index.size; ++i)
+        if (index[i] < 0 || index[i] >= graph.vertices) found("a vertex that is none");
+    for (const std::int32_t v : graph.neighbors)
+        if (v < 0 || v > graph.vertices) found("a neighbour that is none");
+    Array<std::int32_t> neighbors(static_cast<std::int64_t>(graph.neighbors.size()));
+    std::copy(graph.neighbors.begin(), graph.neighbors.end(), neighbors.get());
+    return {d, corners, std::move(index), std::move(neighbors), std::move(weight), std::move(order), graph.vertices};
+}
+
+template <typename T> bool spoil(Choices& c, Array<T>& x) {
+    const bool spoilt = c.integer(0, 7) == 0;
+    if (spoilt) x[c.any(0, static_cast<int>(x.size) - 1)] = std::numeric_limits<T>::quiet_NaN();
+    return spoilt;
+}
+
+template <typename T> void lattice(Choices& c) {
+    const int threads = c.integer(1, 2);
+    const std::int64_t batch = c.integer(1, 2), n = c.integer(1, c.integer(0, 5) ? 20 : 150), rows = batch * n;
+    Built<T> l = built<T>(c, batch, n, threads);
+    const std::int64_t channels = c.integer(1, c.integer(0, 5) ? 24 : 130);
+    auto x = numbers<T>(c, rows * channels, 1e6), shift = numbers<T>(c, rows, 1e3);
+    const bool spoilt = spoil(c, x);
+    Array<T> out(rows * channels), on_diagonal(rows);
+    const FilterArgs<T> args{x.get(), out.get(), rows, channels, l.corners, l.index.get(), l.weight.get(), l.weight.get(),
+                             c.flag() ? shift.get() : nullptr, l.vertices, l.neighbors.get(), T(0.5), T(-0.1),
+                             static_cast<BlurOrder>(c.integer(0, 2)), threads};
+    bool seen;
+    if constexpr (is_float<T>) seen = kernels().filter_f32(args);
+    else seen = kernels().filter_f64(args);
+    if (seen == spoilt) found("whether x is finite was not seen");
+    if (!spoilt && !out.finite()) found("a filter is not finite");
+    diagonal(rows, l.d, l.index.get(), l.weight.get(), l.order.get(), l.vertices, l.neighbors.get(), 0.5, -0.1,
+             on_diagonal.get(), threads);
+    if (!on_diagonal.finite()) found("a diagonal is not finite");
+}
+
+// A band with the arrays it points to.
+template <typename T> struct Banded {
+    Banded(Choices& c, std::int64_t rows, std::int64_t columns, std::int64_t together = kTogether)
+        : width(c.integer(1, static_cast<int>(columns))), groups((rows + together - 1) / together), first(groups),
+          weight(numbers<T>(c, groups * width * together, 1)), band{rows, columns, width, first.get(), weight.get()} {
+        for (std::int64_t g = 0; g < groups; ++g) first[g] = c.any(0, static_cast<int>(columns - width));
+        for (std::int64_t i = 0; i < weight.size; ++i)
+            if (i / (width * together) * together + i % together >= rows) weight[i] = 0;
+    }
+    std::int64_t width, groups;
+    Array<std::int32_t> first;
+    Array<T> weight;
+    Band<T> band;
+};
+
+// Moves along unary + (lattice + grid) x, with matrices or Potts.
+template <typename T> void model(Choices& c) {
+    const int threads = c.integer(1, 2), axes = c.integer(1, 3), steps = c.integer(1, 3);
+    std::vector<Banded<T>> bands;
+    Term<T> terms[2]{};
+    std::int64_t n = 1;
+    bands.reserve(9);
+    for (int a = 0; a < axes; ++a) {
+        const std::int64_t size = c.integer(1, 7), between = c.integer(1, 9);
+        n *= size;
+        terms[1].grid.down[a] = bands.emplace_back(c, between, size).band;
+        if (c.flag()) terms[1].grid.middle[a] = bands.emplace_back(c, between, between).band;
+        terms[1].grid.up[a] = bands.emplace_back(c, size, between, a ? kTogether : 1).band;
+    }
+    terms[1].grid.axes = axes;
+    Built<T> l = built<T>(c, 1, n, threads);
+    terms[0].lattice.corners = l.corners;
+    terms[0].lattice.index = l.index.get();
+    terms[0].lattice.splat = terms[0].lattice.slice = l.weight.get();
+    terms[0].lattice.vertices = l.vertices;
+    terms[0].lattice.neighbors = l.neighbors.get();
+    terms[0].lattice.tap = T(0.5);
+    terms[0].lattice.identity = T(-0.1);
+    terms[0].lattice.order = static_cast<BlurOrder>(c.integer(0, 2));
+
+    const auto most = static_cast<int>(is_float<T> ? kernels().fused_channels_f32 : kernels().fused_channels_f64);
+    const std::int64_t labels = c.integer(1, c.integer(0, 3) ? std::min(most, 24) : most), size = n * labels;
+    auto matrices = numbers<T>(c, labels * labels, 10), shift = numbers<T>(c, n, 10);
+    for (Term<T>& term : terms) {
+        term.potts = static_cast<T>(c.normal());
+        term.matrix = c.flag() ? matrices.get() : nullptr;
+        term.shift = c.flag() ? shift.get() : nullptr;
+    }
+    auto x = numbers<T>(c, size, 100), unary = numbers<T>(c, size, 1e3);
+    const bool spoilt = spoil(c, x);
+    Array<T> other(size, T(1) / static_cast<T>(labels)), sum(size, T(0)), memory(size, T(0));
+    Array<double> slopes(2 * labels * labels, 0.0);
+    std::vector<Array<T>> outs;
+    std::vector<T*> out;
+    std::vector<const T*> others(3, other.get());
+    std::vector<Move<T>> moves;
+    for (int k = 0; k < steps; ++k) {
+        out.push_back(k && c.flag() ? out.back() : outs.emplace_back(size).get());
+        moves.push_back({static_cast<Map>(c.integer(0, 5)), static_cast<T>(c.normal()), static_cast<T>(c.unit()),
+                         static_cast<T>(c.unit()), static_cast<T>(c.integer(0, 2)), static_cast<T>(c.integer(-1, 1)),
+                         static_cast<Memory>(c.integer(0, 2))});
+    }
+    const bool sums = c.flag(), sloped = c.flag();
+    const int first = c.flag(), count = first ? 1 : c.integer(1, 2);
+    const FusedArgs<T> args{x.get(), c.flag() ? unary.get() : nullptr, n, labels, count, terms + first, steps,
+                            moves.data(), out.data(), others.data(), sums ? sum.get() : nullptr,
+                            memory.get(), sloped ? slopes.get() : nullptr, threads};
+    bool seen;
+    if constexpr (is_float<T>) seen = kernels().fused_f32(args);
+    else seen = kernels().fused_f64(args);
+    // Bands at random places may leave out a pixel, a lattice does not.
+    if (spoilt ? seen && !first : !seen) found("whether the model's x is finite was not seen");
+    if (spoilt) return;
+    for (auto& values : outs)
+        if (!values.finite()) found("a move is not finite");
+    if (!slopes.finite() || !sum.finite() || !memory.finite()) found("a sum of moves is not finite");
+}
+
+}  // namespace fwcrf
