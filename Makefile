@@ -34,7 +34,8 @@ check: $(VENV)/.check ## lint, formatting, types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	PYTHONPATH=src $(BIN)/pyright --pythonpath $(BIN)/python --verifytypes fwcrf --ignoreexternal >build/verifytypes.log \
+	@# It asks the first python of the path where torch is.
+	PATH=$(CURDIR)/$(BIN):$$PATH PYTHONPATH=src pyright --verifytypes fwcrf --ignoreexternal >build/verifytypes.log \
 		|| { cat build/verifytypes.log; exit 1; }
 
 bench: $(VENV)/.bench ## time the library and its peers
