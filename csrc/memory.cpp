@@ -1,5 +1,6 @@
 #include "memory.hpp"
 
+#include <cstdint>
 #include <cstdlib>
 #include <mutex>
 #include <new>
@@ -14,12 +15,13 @@ namespace {
 constexpr std::size_t kLargePage = std::size_t{2} << 20;
 // Blocks that are held for good; what is held beyond, the system may have back when it is short of memory.
 constexpr std::size_t kHeldAtMost = std::size_t{192} << 20;
-constexpr std::size_t kLentAtMost = std::size_t{2} << 30;
+constexpr std::size_t kLentAtMost = std::size_t{1} << 30;
 constexpr int kSlots = 64;
 
 struct Held {
     void* block = nullptr;
     std::size_t size = 0;
+    std::uint64_t since = 0;
 };
 
 // In front of every block, so that it knows its size; as large as a cache line for alignment.
@@ -30,15 +32,37 @@ struct alignas(64) Header {
 std::mutex guard;
 Held held[kSlots];
 std::size_t held_bytes = 0;
+std::uint64_t now = 0;
 
 // Whether one more block may be held: its pages stay until the system needs them for something else.
 bool lend(void* block, std::size_t size) {
 #if defined(__linux__) && defined(MADV_FREE)
-    return held_bytes + size <= kLentAtMost && madvise(block, size, MADV_FREE) == 0;
+    return madvise(block, size, MADV_FREE) == 0;
 #else
     (void)block, (void)size;
     return false;
 #endif
+}
+
+// The slot that is free, or else has held its block longest.
+Held& oldest() {
+    Held* found = &held[0];
+    for (Held& slot : held)
+        if (slot.since < found->since) found = &slot;
+    return *found;
+}
+
+// A slot for a block of this size, emptied if need be; images of other sizes may never come again.
+Held& room(std::size_t size) {
+    while (held_bytes + size > kLentAtMost || oldest().block) {
+        Held* gone = nullptr;
+        for (Held& slot : held)
+            if (slot.block && (!gone || slot.since < gone->since)) gone = &slot;
+        std::free(gone->block);
+        held_bytes -= gone->size;
+        *gone = Held{};
+    }
+    return oldest();
 }
 
 }  // namespace
@@ -70,13 +94,10 @@ void give_block(void* data) noexcept {
     const std::size_t size = static_cast<Header*>(block)->size;
     {
         const std::lock_guard<std::mutex> lock(guard);
-        if (held_bytes + size <= kHeldAtMost || lend(block, size)) {
-            for (Held& slot : held) {
-                if (slot.block) continue;
-                slot = Held{block, size};
-                held_bytes += size;
-                return;
-            }
+        if (size <= kLentAtMost && (held_bytes + size <= kHeldAtMost || lend(block, size))) {
+            room(size) = Held{block, size, ++now};
+            held_bytes += size;
+            return;
         }
     }
     std::free(block);
