@@ -27,10 +27,11 @@ class Panel:
     xlabel: str
     ylabel: str = "E_k - E_0"
     from_x: float | None = None  # axes begin here, and their heights are those of the curves from here on
+    own_scale: bool = False  # not that of the panels beside it
 
 
 def lines(panels: Sequence[Panel]) -> bytes:
-    """Panels side by side, to one scale."""
+    """Panels side by side, to one scale but for those that have their own."""
     figure, axes = _axes(len(panels))
     for axis, panel in zip(axes, panels, strict=True):
         drawn: dict[tuple[str, bool], int] = {}
@@ -89,9 +90,9 @@ def _axes(count: int, width: float = 5.0) -> tuple[Any, list[Any]]:
 
 def _same_scale(axes: Sequence[Any], panels: Sequence[Panel]) -> None:
     """An inch is as much in one panel as in the other, wherever their curves lie."""
-    ranges = [_range(panel) for panel in panels]
-    height = 1.1 * max(high - low for low, high in ranges) or 1.0
-    for axis, (low, high) in zip(axes, ranges, strict=True):
+    ranges = {axis: _range(panel) for axis, panel in zip(axes, panels, strict=True) if not panel.own_scale}
+    height = 1.1 * max(high - low for low, high in ranges.values()) or 1.0
+    for axis, (low, high) in ranges.items():
         axis.set_ylim((low + high - height) / 2, (low + high + height) / 2)
     starts = [panel.from_x for panel in panels if panel.from_x is not None]
     if starts:
