@@ -14,6 +14,11 @@ COLORS = {
     "mf": "#1f77b4", "fw": "#8c564b", "efw": "#2ca02c", "l2fw": "#d62728", "pgd": "#ff7f0e",
     "fista": "#9467bd", "admm": "#17becf",
 }  # fmt: skip
+# Of solvers that the paper has not, in the order in which they come; their lines are thin.
+_MORE = (
+    "#393b79", "#637939", "#8c6d31", "#843c39", "#7b4173", "#6b6ecf", "#b5cf6b", "#e7ba52", "#d6616b",
+    "#ce6dbd", "#9c9ede", "#7f7f7f", "#bd9e39",
+)  # fmt: skip
 # Several curves of one solver are told apart by their lines.
 _DASHES = ("-", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (5, 2, 1, 2)))
 
@@ -35,13 +40,15 @@ def lines(panels: Sequence[Panel]) -> bytes:
     figure, axes = _axes(len(panels))
     for axis, panel in zip(axes, panels, strict=True):
         drawn: dict[tuple[str, bool], int] = {}
+        more = list(dict.fromkeys(c.solver for c in panel.curves if c.solver not in COLORS))
+        colors = COLORS | {solver: _MORE[number % len(_MORE)] for number, solver in enumerate(more)}
         for curve in panel.curves:
             number = drawn.setdefault((curve.solver, curve.diminishing), 0)
             drawn[curve.solver, curve.diminishing] += 1
             axis.plot(
                 curve.x,
                 curve.y,
-                color=COLORS.get(curve.solver, "#7f7f7f"),
+                color=colors[curve.solver],
                 linestyle="--" if curve.diminishing else _DASHES[number % len(_DASHES)],
                 linewidth=1.8 if curve.solver in COLORS else 1.0,
                 label=curve.label,

@@ -29,12 +29,8 @@ def potts(weight: float) -> Variant:
 
 
 def from_potts(weight: float) -> Variant:
-    """Starts as that CRF.
-
-    The paper starts from weight 1, and averages the answer with the start for stability. Steps as few as
-    here do not lead far from there, and are stable without.
-    """
-    return Variant(FROM_POTTS, {"solver": "l2fw", "compatibility": weight, "noise": 0.01, "skip": 0.0})
+    """Starts as that CRF, where the paper starts from weight 1: steps as few as here do not lead far."""
+    return Variant(FROM_POTTS, {"solver": "l2fw", "compatibility": weight, "noise": 0.01})
 
 
 def chosen(learning: Learning) -> float:

@@ -27,7 +27,7 @@ METHODS = (
 )
 # On a part of the images, with the paper's weight: as in ``energy``, whose steps these are.
 BEYOND = tuple(replace(r, steps=(0, min(10, r.steps[-1]))) for r in energy.BEYOND)
-# With the paper's bandwidths, and with those that suit many networks on these images.
+# With the paper's bandwidths, and with narrower ones.
 CANDIDATES = (
     PAPER,
     *(Potts(weight) for weight in (2.0, 3.0)),
