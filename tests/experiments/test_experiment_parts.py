@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from fwcrf.experiments.kept import Kept
 from fwcrf.experiments.outcome import write
 from fwcrf.experiments.potts import PAPER, Potts
 from fwcrf.experiments.report import write_report
-from fwcrf.experiments.runs import Run, Seen, carry_out
+from fwcrf.experiments.runs import Run, Seen, View, carry_out
 from fwcrf.experiments.setup import data_folder, paper_curves
 from fwcrf.files import FileError
 from fwcrf.simplex import softmax
@@ -33,14 +34,20 @@ def test_halves_have_no_image_in_common_and_are_spread_evenly(made):
 def test_energy_of_labels_without_the_labels_that_do_not_occur(made):
     picture = images.load(made / "voc2012", "image0")
     problem = Potts(1.7).problem(picture)
-    for labels in (problem.unary.argmin(-1), problem.unary.argmin(-1).clamp(max=1), torch.full((4800,), 2)):
-        assert problem.of_labels(labels) == pytest.approx(float(problem.energy().of_labels(labels)), rel=1e-6)
+    best = problem.unary.argmin(-1)
+    labellings = [best, best.clamp(max=1), torch.full((4800,), 2), best.flip(0), 2 - best]
+    expected = [float(problem.energy().of_labels(labels)) for labels in labellings]
+    assert problem.of_labels(labellings) == pytest.approx(expected, abs=1e-3)
+    assert [problem.of_labels([labels])[0] for labels in labellings] == pytest.approx(expected, abs=1e-3)
+    heavier = Potts(3.4).problem(picture)
+    assert problem.weighted(3.4).of_labels(labellings) == heavier.of_labels(labellings)
 
 
 def test_a_run_sees_what_the_solver_does(made):
     picture = images.load(made / "voc2012", "image1", every=2)
     problem = PAPER.problem(picture, every=2)
-    seen = carry_out(Run("mf", steps=(0, 1, 3)), problem, picture.truth, 255)
+    looks = carry_out(Run("mf", steps=(0, 1, 3)), View(problem, picture.truth, 255))
+    seen = Seen.of(list(looks.values()))
     f = problem.energy()
     x = softmax(f.unary, -1.0)
     expected = [float(f.of_labels(x.argmax(-1)))]
@@ -118,6 +125,36 @@ def test_figures_are_the_same_bytes_again():
     assert drawn.startswith(b"<?xml") and b"title" in drawn
 
 
+def heights(drawn):
+    """What the axis of each panel spans, from its ticks: the distance between two of them, per unit."""
+    found = []
+    for axes in re.split(rb'<g id="axes_', drawn)[1:]:
+        part = axes.split(b'<g id="matplotlib.axis_', 2)[2]
+        places = [float(y) for y in re.findall(rb'<use xlink:href="#\w+" x="[\d.]+" y="([\d.]+)"', part)]
+        values = [
+            float(t.replace("\u2212".encode(), b"-"))
+            for t in re.findall(rb">([\d.\xe2\x88\x92]+)</text>", part)
+        ]
+        found.append(abs((places[1] - places[0]) / (values[1] - values[0])))
+    return found
+
+
+def test_panels_have_one_scale_wherever_their_curves_lie():
+    here = Curve("MF", [0, 1, 2], [0.0, -700.0, -750.0], "mf")
+    there = Curve("MF", [0, 1, 2], [0.0, -1500.0, -2000.0], "mf")
+    wide = Curve("MF", [0, 1, 2], [0.0, -9000.0, 2000.0], "mf")
+    one, other, own = heights(
+        lines(
+            [
+                Panel("here", [here], "k"),
+                Panel("paper", [there], "k"),
+                Panel("all", [wide], "k", own_scale=True),
+            ]
+        )
+    )
+    assert one == pytest.approx(other, rel=1e-3) and own != pytest.approx(one, rel=0.5)
+
+
 def outcome(name, holds):
     rows = [{"solver": "MF <1>", "energy": -1.23456}]
     return Outcome(name, "Title & all", "One image.", rows, rows, b"<svg/>", [Finding("5 is below 6", holds)])
@@ -132,6 +169,8 @@ def test_files_and_report_of_outcomes(tmp_path):
     write_report(tmp_path / "report.html", [outcome("one", False), outcome("two", True), outcome("x", None)])
     page = (tmp_path / "report.html").read_text()
     assert "1 of 2 statements of the paper hold" in page
+    before, fails, holds = page.partition('id="one"')[0].split("<li ")
+    assert "What the paper says" in before and "Not as in the paper" in fails and 'href="#two"' in holds
     assert "Title &amp; all" in page and "MF &lt;1&gt;" in page
     assert page.count("data:image/svg+xml;base64,") == 3 and "http" not in page
 

@@ -9,10 +9,10 @@ import typer
 
 
 def experiment(
-    name: Annotated[
-        str,
+    names: Annotated[
+        list[str],
         typer.Argument(
-            metavar="NAME",
+            metavar="NAME...",
             help="energy, lambda, lambdas, long, tune, potts-miou, joint, fw-fails, trainable, per-class, "
             "or all.",
             show_default=False,
@@ -49,7 +49,7 @@ def experiment(
         ),
     ] = None,
 ) -> None:
-    """Do an experiment of the paper: NAME.csv, NAME.svg and NAME.txt, its conclusion; of all, report.html.
+    """Do experiments of the paper: NAME.csv, NAME.svg and NAME.txt, its conclusion; of several, report.html.
 
     What is measured is kept in FOLDER: after an interruption, run the same command.
     """
@@ -57,16 +57,17 @@ def experiment(
     from fwcrf.experiments import EXPERIMENTS, Setup, run
     from fwcrf.experiments.setup import data_folder, paper_curves
 
-    if name != "all" and name not in EXPERIMENTS:
-        raise typer.BadParameter(
-            f"{name!r}; expected all, or one of {', '.join(EXPERIMENTS)}.", param_hint="NAME"
-        )
+    for name in names:
+        if name != "all" and name not in EXPERIMENTS:
+            raise typer.BadParameter(
+                f"{name!r}; expected all, or one of {', '.join(EXPERIMENTS)}.", param_hint="NAME"
+            )
     folder = data_folder(data)
     output.mkdir(parents=True, exist_ok=True)
-    with progress(name, 0) as advance:
+    with progress("experiments", 0) as advance:
         setup = Setup(
             folder, output, images, tuple(seeds or (0,)), quick, workers, paper_curves(paper, folder), advance
         )
-        outcomes = run(list(EXPERIMENTS) if name == "all" else [name], setup)
+        outcomes = run(list(EXPERIMENTS) if "all" in names else names, setup)
     for outcome in outcomes:
         print(f"{outcome.name}: {outcome.conclusion}")

@@ -14,6 +14,11 @@ COLORS = {
     "mf": "#1f77b4", "fw": "#8c564b", "efw": "#2ca02c", "l2fw": "#d62728", "pgd": "#ff7f0e",
     "fista": "#9467bd", "admm": "#17becf",
 }  # fmt: skip
+# Of solvers that the paper has not, in the order in which they come; their lines are thin.
+_MORE = (
+    "#393b79", "#637939", "#8c6d31", "#843c39", "#7b4173", "#6b6ecf", "#b5cf6b", "#e7ba52", "#d6616b",
+    "#ce6dbd", "#9c9ede", "#7f7f7f", "#bd9e39",
+)  # fmt: skip
 # Several curves of one solver are told apart by their lines.
 _DASHES = ("-", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (5, 2, 1, 2)))
 
@@ -27,20 +32,23 @@ class Panel:
     xlabel: str
     ylabel: str = "E_k - E_0"
     from_x: float | None = None  # axes begin here, and their heights are those of the curves from here on
+    own_scale: bool = False  # not that of the panels beside it
 
 
 def lines(panels: Sequence[Panel]) -> bytes:
-    """Panels side by side, to one scale."""
+    """Panels side by side, to one scale but for those that have their own."""
     figure, axes = _axes(len(panels))
     for axis, panel in zip(axes, panels, strict=True):
         drawn: dict[tuple[str, bool], int] = {}
+        more = list(dict.fromkeys(c.solver for c in panel.curves if c.solver not in COLORS))
+        colors = COLORS | {solver: _MORE[number % len(_MORE)] for number, solver in enumerate(more)}
         for curve in panel.curves:
             number = drawn.setdefault((curve.solver, curve.diminishing), 0)
             drawn[curve.solver, curve.diminishing] += 1
             axis.plot(
                 curve.x,
                 curve.y,
-                color=COLORS.get(curve.solver, "#7f7f7f"),
+                color=colors[curve.solver],
                 linestyle="--" if curve.diminishing else _DASHES[number % len(_DASHES)],
                 linewidth=1.8 if curve.solver in COLORS else 1.0,
                 label=curve.label,
@@ -89,9 +97,9 @@ def _axes(count: int, width: float = 5.0) -> tuple[Any, list[Any]]:
 
 def _same_scale(axes: Sequence[Any], panels: Sequence[Panel]) -> None:
     """An inch is as much in one panel as in the other, wherever their curves lie."""
-    ranges = [_range(panel) for panel in panels]
-    height = 1.1 * max(high - low for low, high in ranges) or 1.0
-    for axis, (low, high) in zip(axes, ranges, strict=True):
+    ranges = {axis: _range(panel) for axis, panel in zip(axes, panels, strict=True) if not panel.own_scale}
+    height = 1.1 * max(high - low for low, high in ranges.values()) or 1.0
+    for axis, (low, high) in ranges.items():
         axis.set_ylim((low + high - height) / 2, (low + high + height) / 2)
     starts = [panel.from_x for panel in panels if panel.from_x is not None]
     if starts:

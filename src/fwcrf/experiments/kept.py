@@ -33,6 +33,9 @@ class Kept:
     def __getitem__(self, key: str) -> Any:
         return self.results[key]
 
+    def get(self, key: str, default: Any) -> Any:
+        return self.results.get(key, default)
+
     def __setitem__(self, key: str, result: Any) -> None:
         self.results[key] = result
         self.path.parent.mkdir(parents=True, exist_ok=True)

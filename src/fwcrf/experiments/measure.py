@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,8 @@ from fwcrf.batch.local import Failure, Pool, attempt, processors
 from fwcrf.batch.lock import exclusive
 from fwcrf.experiments import images
 from fwcrf.experiments.kept import Kept
-from fwcrf.experiments.runs import Run, Seen, carry_out
+from fwcrf.experiments.potts import Potts
+from fwcrf.experiments.runs import Look, Run, Seen, View, carry_out
 from fwcrf.experiments.setup import Setup
 from fwcrf.files import FileError
 from fwcrf.files.atomic import remove_leftovers
@@ -25,7 +26,7 @@ Measured = dict[Run, list[Seen]]  # an entry per image
 
 @dataclass(frozen=True)
 class Job:
-    """All runs of an image that are still missing; its energy is built once per model."""
+    """All runs of an image that are still missing; its kernels are built once."""
 
     root: Path
     folder: Path
@@ -34,15 +35,25 @@ class Job:
     def __call__(self, task: tuple[str, list[Run]]) -> int:
         name, runs = task
         kept = self.kept(name)
-        missing = [run for run in runs if run.key not in kept]
         picture = images.load(self.root, name, self.every)
-        ignore = images.scored(self.root).classes.ignore_index
-        for model in dict.fromkeys(run.model for run in missing):
-            problem = model.problem(picture, self.every)
-            for run in missing:
-                if run.model == model:
-                    kept[run.key] = asdict(carry_out(run, problem, picture.truth, ignore))
-        return len(missing)
+        views: dict[Potts, View] = {}
+        done = 0
+        for run in runs:
+            if is_missing(run, kept):
+                looks = {
+                    str(k): look for k, look in carry_out(run, self._view(run.model, views, picture)).items()
+                }
+                # What was seen before stays as it was.
+                kept[run.path] = looks | kept.get(run.path, {})
+                done += 1
+        return done
+
+    def _view(self, model: Potts, views: dict[Potts, View], picture: images.Picture) -> View:
+        if model not in views:
+            alike = [view.problem for other, view in views.items() if other.kernels == model.kernels]
+            problem = alike[0].weighted(model.weight) if alike else model.problem(picture, self.every)
+            views[model] = View(problem, picture.truth, images.scored(self.root).classes.ignore_index)
+        return views[model]
 
     def kept(self, name: str) -> Kept:
         identity = [file_identity(str(path)) for path in images.files(self.root, name)]
@@ -52,25 +63,38 @@ class Job:
 
 def measure(setup: Setup, names: Sequence[str], runs: Sequence[Run]) -> Measured:
     """What is seen of each run on each image; what was measured before is not measured again."""
-    folder = setup.output / "kept" / ("quick" if setup.quick else "images")
-    folder.mkdir(parents=True, exist_ok=True)
-    job = Job(setup.voc, folder, setup.every)
-    with exclusive(folder):
-        remove_leftovers(folder)
-        todo = [(name, list(runs)) for name in names if _missing(job, name, runs)]
+    complete(setup, dict.fromkeys(names, runs))
+    kept = [_job(setup).kept(name) for name in names]
+    return {run: [Seen.of([Look(*one[run.path][str(k)]) for k in run.steps]) for one in kept] for run in runs}
+
+
+def complete(setup: Setup, runs: Mapping[str, Sequence[Run]]) -> None:
+    """Carry out those of the runs of each image that are missing, all in the same processes."""
+    job = _job(setup)
+    job.folder.mkdir(parents=True, exist_ok=True)
+    with exclusive(job.folder):
+        remove_leftovers(job.folder)
+        todo = [(name, list(each)) for name, each in runs.items() if _missing(job, name, each)]
         if todo:
-            setup.progress(f"{len(names)} images, of which {len(names) - len(todo)} are done", 0)
+            setup.progress(f"{len(runs)} images, of which {len(runs) - len(todo)} are done", 0)
         for number, answer in _answers(job, todo, setup.num_workers):
             if isinstance(answer, Failure):
                 raise FileError(f"{todo[number][0]}: {answer.message}")
             setup.progress(f"{todo[number][0]}: {answer} runs")
-        kept = [job.kept(name) for name in names]
-    return {run: [Seen(**one[run.key]) for one in kept] for run in runs}
+
+
+def _job(setup: Setup) -> Job:
+    return Job(setup.voc, setup.output / "kept" / ("quick" if setup.quick else "images"), setup.every)
+
+
+def is_missing(run: Run, kept: Kept) -> bool:
+    """Whether one of its steps was not looked at yet, by a run of whichever experiment."""
+    return not {str(k) for k in run.steps} <= kept.get(run.path, {}).keys()
 
 
 def _missing(job: Job, name: str, runs: Sequence[Run]) -> bool:
     kept = job.kept(name)
-    return any(run.key not in kept for run in runs)
+    return any(is_missing(run, kept) for run in runs)
 
 
 def _answers(job: Job, todo: list[tuple[str, list[Run]]], num_workers: int | None):

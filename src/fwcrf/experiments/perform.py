@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import date
 
@@ -20,8 +21,10 @@ def run(names: Sequence[str], setup: Setup) -> list[Outcome]:
     outcomes = []
     for name in names:
         setup.progress(f"--- {name}", 0)
+        begin = time.monotonic()
         outcomes.append(EXPERIMENTS[name](setup))
         write(outcomes[-1], setup.output)
+        setup.progress(f"--- {name} took {time.monotonic() - begin:.0f} s", 0)
     if len(outcomes) > 1:
         write_report(setup.output / "report.html", outcomes, _notes(setup))
     return outcomes

@@ -7,7 +7,7 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
-from fwcrf.experiments.outcome import Outcome
+from fwcrf.experiments.outcome import Finding, Outcome
 from fwcrf.experiments.tables import as_html
 from fwcrf.files.atomic import writing
 
@@ -27,7 +27,7 @@ def write_report(path: Path, outcomes: Sequence[Outcome], notes: Sequence[str] =
     held = sum(bool(finding.holds) for finding in found)
     head = [f"{held} of {len(found)} statements of the paper hold on these images.", *notes]
     body = "".join(f"<p>{html.escape(note)}</p>\n" for note in head)
-    body += "".join(map(_section, outcomes))
+    body += _overview(outcomes) + "".join(map(_section, outcomes))
     page = (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>fwcrf: experiments</title>\n'
         f"<style>{_STYLE}</style></head>\n<body><h1>Experiments</h1>\n{body}</body></html>\n"
@@ -36,13 +36,22 @@ def write_report(path: Path, outcomes: Sequence[Outcome], notes: Sequence[str] =
         file.write(page.encode())
 
 
+def _overview(outcomes: Sequence[Outcome]) -> str:
+    """Every statement of the paper with its figures, those that do not hold first."""
+    found = [(f, o.name) for o in outcomes for f in o.findings if f.holds is not None]
+    found.sort(key=lambda pair: bool(pair[0].holds))
+    items = "".join(_item(finding, f' (<a href="#{name}">{name}</a>)') for finding, name in found)
+    return f'<h2 id="statements">What the paper says</h2>\n<ul>\n{items}</ul>\n'
+
+
+def _item(finding: Finding, more: str = "") -> str:
+    kind = {True: "holds", False: "fails", None: ""}[finding.holds]
+    return f'<li class="{kind}">{html.escape(str(finding))}.{more}</li>\n'
+
+
 def _section(outcome: Outcome) -> str:
     picture = base64.b64encode(outcome.figure).decode()
-    found = "".join(
-        f'<li class="{ {True: "holds", False: "fails", None: ""}[finding.holds] }">'
-        f"{html.escape(str(finding))}.</li>\n"
-        for finding in outcome.findings
-    )
+    found = "".join(map(_item, outcome.findings))
     return (
         f'<h2 id="{outcome.name}">{html.escape(outcome.title)}</h2>\n<p>{html.escape(outcome.setting)}</p>\n'
         f'<img alt="{html.escape(outcome.title)}" src="data:image/svg+xml;base64,{picture}">\n'

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fwcrf import solvers
-from fwcrf.evaluation import Confusion
 from fwcrf.experiments.potts import PAPER, Potts, Problem
 from fwcrf.simplex import softmax
 from fwcrf.solvers import Solver
@@ -40,8 +41,11 @@ class Run:
         return f"{SHOWN.get(self.solver, self.solver)}{weight}" + " (decreasing steps)" * self.diminishing
 
     @property
-    def key(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
+    def path(self) -> str:
+        """What decides where it leads, as text; not after how many steps one looks."""
+        return json.dumps(
+            {name: value for name, value in asdict(self).items() if name != "steps"}, sort_keys=True
+        )
 
     def build(self) -> Solver:
         settings: dict[str, Any] = {} if self.weight is None else {"weight": self.weight}
@@ -52,13 +56,25 @@ class Run:
         return solvers.get(self.solver, **settings)
 
 
+class Look(NamedTuple):
+    """What is seen of the labels after a step; it goes to JSON and back as it is."""
+
+    energy: float
+    counts: list[list[int]]  # non-zero entries of the confusion matrix: truth, label, number
+    apart: int = 0  # after one step: pixels whose label is not that of the first gradient
+
+
 @dataclass(frozen=True)
 class Seen:
-    """What was seen of a run on one image, step by step; it goes to JSON and back as it is."""
+    """What was seen of a run on one image, step by step."""
 
     energies: list[float]  # of the labels
-    counts: list[list[list[int]]]  # non-zero entries of the confusion matrices: truth, label, number
+    counts: list[list[list[int]]]  # as in ``Look``
     first: int  # pixels whose label after one step, if looked at, is not that of the first gradient
+
+    @classmethod
+    def of(cls, looks: Sequence[Look]) -> Seen:
+        return cls([k.energy for k in looks], [k.counts for k in looks], sum(k.apart for k in looks))
 
     def confusion(self, place: int, num_classes: int) -> Tensor:
         matrix = torch.zeros(num_classes, num_classes, dtype=torch.int64)
@@ -68,32 +84,55 @@ class Seen:
         return matrix
 
 
+@dataclass(frozen=True, eq=False)
+class View:
+    """A problem whose true labels are known, to look at labels with."""
+
+    problem: Problem
+    truth: Tensor
+    ignore_index: int
+
+    @cached_property
+    def start(self) -> Look:
+        """Where all runs start."""
+        return self.looks({0: softmax(self.problem.unary, -1.0).argmax(-1)})[0]
+
+    def looks(self, labels: Mapping[int, Tensor]) -> dict[int, Look]:
+        """At the labels after some steps."""
+        apart = {k: int((x != self.problem.straight).sum()) if k == 1 else 0 for k, x in labels.items()}
+        energies = self.problem.of_labels(list(labels.values()))
+        return {k: Look(e, self._counts(labels[k]), apart[k]) for k, e in zip(labels, energies, strict=True)}
+
+    @cached_property
+    def _rows(self) -> Tensor:
+        """Where the row of each pixel's true label begins in a matrix with one more, of those to ignore."""
+        num_labels = self.problem.unary.shape[-1]
+        return num_labels * self.truth.flatten().masked_fill(
+            self.truth.flatten() == self.ignore_index, num_labels
+        )
+
+    def _counts(self, labels: Tensor) -> list[list[int]]:
+        num_labels = self.problem.unary.shape[-1]
+        size = num_labels * num_labels
+        matrix = torch.bincount(self._rows + labels, minlength=size)[:size].view(num_labels, num_labels)
+        where = matrix.nonzero()
+        return torch.cat([where, matrix[tuple(where.T)][:, None]], 1).tolist()
+
+
 @torch.no_grad()
-def carry_out(run: Run, problem: Problem, truth: Tensor, ignore_index: int) -> Seen:
+def carry_out(run: Run, view: View) -> dict[int, Look]:
     """Take the steps of a run on the energy of an image, and look at the labels."""
-    f = problem.energy()
-    num_classes = f.unary.shape[-1]
-    energies, counts, first = [], [], 0
+    f, last = view.problem.energy(), max(run.steps)
+    labels: dict[int, Tensor] = {}
 
     def look(k: int, x: Tensor) -> None:
-        nonlocal first
-        if k not in run.steps:
-            return
-        labels = x.argmax(-1)
-        if k == 1:
-            first = int((labels != problem.straight).sum())
-        energies.append(problem.of_labels(labels))
-        confusion = Confusion(num_classes, ignore_index)
-        confusion.update(labels.view_as(truth), truth)
-        where = confusion.matrix.nonzero()
-        counts.append(torch.cat([where, confusion.matrix[tuple(where.T)][:, None]], 1).tolist())
+        if k in run.steps and k > 0:
+            labels[k] = x.argmax(-1)
 
-    last = max(run.steps)
     if {*run.steps} <= {0, last}:
         # Steps that nobody looks at are taken at once.
-        look(0, softmax(f.unary, -1.0))
         if last:
             look(last, solvers.minimize(f, run.build(), num_steps=last).probabilities)
     else:
         solvers.minimize(f, run.build(), num_steps=last, callback=look)
-    return Seen(energies, counts, first)
+    return ({0: view.start} if 0 in run.steps else {}) | view.looks(labels)
