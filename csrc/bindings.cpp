@@ -321,7 +321,7 @@ template <typename T> class Model {
     // its place in `matrices` instead. False if x is not finite.
     bool run(In<T, 3> x, std::optional<In<T, 3>> unary, In<double, 1> potts, In<std::uint8_t, 1> full,
              In<T, 3> matrices, In<double, 2> moves, std::vector<Out<T, 3>> outs, std::vector<In<T, 3>> others,
-             std::optional<Out<T, 3>> sum, std::optional<Out<T, 3>> memory, std::optional<Out<double, 3>> slopes,
+             std::optional<Out<T, 3>> sum, std::optional<Out<T, 3>> dual, std::optional<Out<double, 3>> slopes,
              int threads) {
         const std::size_t images = x.shape(0), n = x.shape(1), labels = x.shape(2), terms = count_;
         const std::size_t steps = moves.shape(0);
@@ -331,8 +331,8 @@ template <typename T> class Model {
         const auto fits = [&](const auto& array) {
             return array.shape(0) == images && array.shape(1) == n && array.shape(2) == labels;
         };
-        require((!unary || fits(*unary)) && (!sum || fits(*sum)) && (!memory || fits(*memory)),
-                "shape of the unary, the sum or the memory");
+        require((!unary || fits(*unary)) && (!sum || fits(*sum)) && (!dual || fits(*dual)),
+                "shape of the unary, the sum or the dual");
         for (const auto& out : outs) require(fits(out), "output shape");
         for (const auto& other : others) require(fits(other), "shape of the others");
         require(potts.shape(0) == terms && full.shape(0) == terms && matrices.shape(0) == terms, "weights");
@@ -346,12 +346,12 @@ template <typename T> class Model {
         std::vector<Move<T>> made;
         for (std::size_t k = 0; k < steps; ++k) {
             const double* m = moves.data() + 7 * k;
-            require(m[0] >= 0 && m[0] <= 5 && m[6] >= 0 && m[6] <= 2, "map and memory");
-            require(memory || (m[5] == 0 && m[6] == 0), "moves that remember need the memory");
+            require(m[0] >= 0 && m[0] <= 5 && m[6] >= 0 && m[6] <= 2, "map and dual");
+            require(dual || (m[5] == 0 && m[6] == 0), "moves with a dual need its array");
             const auto map = static_cast<Map>(static_cast<int>(m[0]));
             require(map < Map::softmax_derivative || !others.empty(), "derivatives need the others");
             made.push_back({map, static_cast<T>(m[1]), static_cast<T>(m[2]), static_cast<T>(m[3]), static_cast<T>(m[4]),
-                            static_cast<T>(m[5]), static_cast<Memory>(static_cast<int>(m[6]))});
+                            static_cast<T>(m[5]), static_cast<Dual>(static_cast<int>(m[6]))});
         }
         nb::gil_scoped_release release;
         bool finite = true;
@@ -370,7 +370,7 @@ template <typename T> class Model {
                                     static_cast<std::int64_t>(n), static_cast<std::int64_t>(labels),
                                     static_cast<int>(terms), now.data(), static_cast<int>(steps), made.data(),
                                     out.data(), others.empty() ? nullptr : other.data(),
-                                    sum ? sum->data() + at : nullptr, memory ? memory->data() + at : nullptr,
+                                    sum ? sum->data() + at : nullptr, dual ? dual->data() + at : nullptr,
                                     slopes ? slopes->data() : nullptr, threads};
             if constexpr (sizeof(T) == 4) finite &= kernels().fused_f32(args);
             else finite &= kernels().fused_f64(args);
@@ -451,7 +451,7 @@ template <typename T> void bind_model(nb::module_& m, const char* name) {
              "shift"_a.noconvert().none())
         .def("run", &Model<T>::run, "x"_a.noconvert(), "unary"_a.noconvert().none(), "potts"_a.noconvert(),
              "full"_a.noconvert(), "matrices"_a.noconvert(), "moves"_a.noconvert(), "outs"_a, "others"_a,
-             "sum"_a.noconvert().none(), "memory"_a.noconvert().none(), "slopes"_a.noconvert().none(), "threads"_a);
+             "sum"_a.noconvert().none(), "dual"_a.noconvert().none(), "slopes"_a.noconvert().none(), "threads"_a);
 }
 
 template <typename T> void bind(nb::module_& m) {

@@ -27,7 +27,7 @@ template <typename T, int NV> struct Fused {
     const T* other = nullptr;
     T* out = nullptr;
     T* sum = nullptr;
-    Move<T> move{Map::none, T(1), T(0), T(1), T(1), T(0), Memory::none};
+    Move<T> move{Map::none, T(1), T(0), T(1), T(1), T(0), Dual::none};
     bool carry = false;  // splat the answer
 
     FilterArgs<T> lattice[kMaxTerms];
@@ -196,14 +196,14 @@ template <typename T, int NV> struct Fused {
             Vec<T> v[NV];
             for (int k = 0; k < NV; ++k) v[k] = move.scale * load(row + k * W);
             if (move.keep != T(0)) add(move.keep, x, i, v);
-            if (move.lean != T(0)) add(move.lean, a.memory, i, v);
+            if (move.lean != T(0)) add(move.lean, a.dual, i, v);
             v[NV - 1] = mask != T(0) ? v[NV - 1] : nowhere;
-            if (move.memory == Memory::logits) remember(i, v);
+            if (move.dual == Dual::logits) keep_logits(i, v);
             for (int k = 0; k < NV; ++k) store(row + k * W, v[k]);
         });
         for (std::int64_t i = count * kRow; i < whole * kRow; ++i) rows[i] = 0;
         for (std::int64_t q = 0; q < whole; q += W) map(others + q * kRow, rows + q * kRow);
-        if (move.memory == Memory::multipliers) multiply(block, rows);
+        if (move.dual == Dual::multipliers) add_multipliers(block, rows);
         if (derivative || move.step == T(1)) return;
         for_pixels(block, [&](std::int64_t i, std::int64_t q) {
             Vec<T> here[NV];
@@ -222,25 +222,25 @@ template <typename T, int NV> struct Fused {
     }
 
     // w = v less its largest entry, whose exponentials have the same ratios.
-    void remember(std::int64_t i, const Vec<T> (&v)[NV]) const {
+    void keep_logits(std::int64_t i, const Vec<T> (&v)[NV]) const {
         alignas(64) T row[kRow];
         Vec<T> most = v[0];
         for (int k = 1; k < NV; ++k) most = larger<T>(v[k], most);
         T top = most[0];
         for (int l = 1; l < W; ++l) top = most[l] > top ? most[l] : top;
         for (int k = 0; k < NV; ++k) store(row + k * W, v[k] - top);
-        write(a.memory, i, row);
+        write(a.dual, i, row);
     }
 
     // w += x - p
-    void multiply(const Block& block, const T* rows) const {
+    void add_multipliers(const Block& block, const T* rows) const {
         for_pixels(block, [&](std::int64_t i, std::int64_t q) {
             alignas(64) T row[kRow];
             Vec<T> v[NV];
-            labels(a.memory, i, v);
+            labels(a.dual, i, v);
             add(T(1), x, i, v);
             for (int k = 0; k < NV; ++k) store(row + k * W, v[k] - load(rows + q * kRow + k * W));
-            write(a.memory, i, row);
+            write(a.dual, i, row);
         });
     }
 

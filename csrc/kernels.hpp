@@ -98,14 +98,14 @@ template <typename T> struct Term {
 };
 
 // What becomes of y = P x + unary u, row by row: x + step (p - x) with p the map of v = scale y + keep x + lean w, where
-// w is what a solver remembers; or a derivative at p times scale y, for which p is `other`.
+// w is the dual variable of a solver that has one; or a derivative at p times scale y, for which p is `other`.
 enum class Map : int { none, softmax, project, vertex, softmax_derivative, project_derivative };
 // What w becomes: it stays; v less its largest entry; w + x - p.
-enum class Memory : int { none, logits, multipliers };
+enum class Dual : int { none, logits, multipliers };
 template <typename T> struct Move {
     Map map;
     T scale, keep, step, unary, lean;
-    Memory memory;
+    Dual dual;
 };
 
 // out = unary + sum of the terms, applied to x: one pass over x to gather it, one to answer. With moves, so many
@@ -122,7 +122,7 @@ template <typename T> struct FusedArgs {
     T* const* out;                   // (steps) arrays (n, channels), which may all be the same, or x
     const T* const* other;           // (steps) arrays (n, channels), or null
     T* sum;                          // (n, channels) or null: what all steps but the last add up to
-    T* memory;                       // (n, channels) or null: w
+    T* dual;                         // (n, channels) or null: w
     // With y_c = (K_c + diag) x: the derivative of <other, out> in each Potts weight, or in each matrix, of all
     // steps together; or null.
     double* slopes;                  // (terms, channels, channels); of Potts only the first is filled

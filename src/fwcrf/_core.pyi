@@ -111,7 +111,7 @@ class ModelF32:
         outs: list[Any],
         others: list[Any],
         sum: Any,
-        memory: Any,
+        dual: Any,
         slopes: Any,
         threads: int,
     ) -> bool: ...

@@ -26,7 +26,7 @@ from fwcrf.kernels.operator import Operator, Shifted, check_finite, check_values
 from fwcrf.kernels.ops import transformed
 from fwcrf.kernels.separable import Separable
 from fwcrf.memory import empty
-from fwcrf.moves import ANSWER, FEW, Move, may_prune, memory, numbers, possible
+from fwcrf.moves import ANSWER, FEW, Move, first_dual, may_prune, numbers, possible
 from fwcrf.simplex import _project_derivative, _softmax_derivative, project_onto_simplex, softmax
 from fwcrf.threads import threads_for
 
@@ -91,7 +91,7 @@ class Fused:
         weights = self._weights(x)
         learning = self._differentiated(x, unary)
         if learning and any(
-            m.step != 1 or m.keep != 0 or m.remembers or m.oracle not in _ORACLES for m in moves
+            m.step != 1 or m.keep != 0 or m.has_dual or m.oracle not in _ORACLES for m in moves
         ):
             return None
         # An infinite energy stays infinite, also for a move that does not look at the unary.
@@ -103,7 +103,7 @@ class Fused:
                 return _Moves.apply(self, moves, x, unary, *weights)  # type: ignore[return-value]
             end = x if in_place else empty(x.shape, x.dtype)
             made = [m.numbers() for m in moves]
-            self.run(x, unary, weights, made, [end] * len(moves), memory=memory(x, moves))
+            self.run(x, unary, weights, made, [end] * len(moves), dual=first_dual(x, moves))
             return end
 
         if not may_prune(x, weights, moves, exactly=learning):
@@ -151,7 +151,7 @@ class Fused:
         others: Sequence[Tensor] = (),
         total: Tensor | None = None,
         *,
-        memory: Tensor | None = None,
+        dual: Tensor | None = None,
         slopes: bool = False,
         checked: bool = True,
     ) -> Tensor | None:
@@ -171,7 +171,7 @@ class Fused:
         found = torch.zeros(terms, labels, labels, dtype=torch.float64) if slopes else None
         finite = self.native.run(
             flat(x), flat(unary), potts, full, matrices, torch.tensor(moves, dtype=torch.float64),
-            [flat(t) for t in outs], [flat(t) for t in others], flat(total), flat(memory), found,
+            [flat(t) for t in outs], [flat(t) for t in others], flat(total), flat(dual), found,
             threads_for(40 * terms * x.numel()),
         )  # fmt: skip
         if checked and not finite:

@@ -15,15 +15,15 @@ from fwcrf.memory import empty
 
 # In the order of the native core.
 MAPS = ["none", "softmax", "project", "vertex", "softmax derivative", "project derivative"]
-MEMORIES = ["none", "logits", "multipliers"]
+DUALS = ["none", "logits", "multipliers"]
 
 
 @dataclass(frozen=True)
 class Move:
     """x <- x + step (p - x) with p = oracle(v) and v = scale (P x + unary u) + keep x + lean w, row by row.
 
-    w is what a solver remembers beside x. Logits start as log x and become v, up to a constant per row;
-    multipliers start as 0 and become w + x - p.
+    w is the dual variable of a solver that has one. Logits start as log x and become v, up to a constant
+    per row; multipliers start as 0 and become w + x - p.
     """
 
     oracle: Literal["softmax", "project", "vertex"]  # vertex: that of the largest entry
@@ -32,16 +32,16 @@ class Move:
     step: float = 1.0
     unary: float = 1.0
     lean: float = 0.0
-    memory: Literal["none", "logits", "multipliers"] = "none"
+    dual: Literal["none", "logits", "multipliers"] = "none"
 
     def numbers(self) -> list[float]:
         return numbers(
-            self.oracle, self.scale, self.keep, self.step, self.unary, self.lean, MEMORIES.index(self.memory)
+            self.oracle, self.scale, self.keep, self.step, self.unary, self.lean, DUALS.index(self.dual)
         )
 
     @property
-    def remembers(self) -> bool:
-        return self.lean != 0 or self.memory != "none"
+    def has_dual(self) -> bool:
+        return self.lean != 0 or self.dual != "none"
 
 
 def numbers(
@@ -51,20 +51,20 @@ def numbers(
     step: float = 1.0,
     unary: float = 1.0,
     lean: float = 0.0,
-    memory: int = 0,
+    dual: int = 0,
 ) -> list[float]:
     """A move as the native core takes it."""
-    return [MAPS.index(oracle), scale, keep, step, unary, lean, memory]
+    return [MAPS.index(oracle), scale, keep, step, unary, lean, dual]
 
 
 ANSWER = numbers("none")  # P x + u itself
 
 
-def memory(x: Tensor, moves: Sequence[Move]) -> Tensor | None:
-    """What a solver that takes these moves remembers at the start."""
-    if any(m.memory == "logits" for m in moves):
+def first_dual(x: Tensor, moves: Sequence[Move]) -> Tensor | None:
+    """w at the start, for moves that have it."""
+    if any(m.dual == "logits" for m in moves):
         return torch.log(x, out=empty(x.shape, x.dtype)).clamp_(min=math.log(torch.finfo(x.dtype).tiny))
-    return empty(x.shape, x.dtype).zero_() if any(m.remembers for m in moves) else None
+    return empty(x.shape, x.dtype).zero_() if any(m.has_dual for m in moves) else None
 
 
 # Labels are left out where fewer than this part of them remain, of arrays large enough to pay for the search.
@@ -81,7 +81,7 @@ def may_prune(x: Tensor, weights: Sequence[Tensor], moves: Sequence[Move], *, ex
         and x.numel() >= LARGE
         and x.shape[-1] > 2
         and moves[0].step == 1
-        and all(m.keep == 0 and m.scale < 0 and not m.remembers for m in moves)
+        and all(m.keep == 0 and m.scale < 0 and not m.has_dual for m in moves)
         and not (exactly and any(m.oracle == "softmax" for m in moves))
         and all(w.dim() == 0 and float(w.detach()) >= 0 for w in weights)
     )

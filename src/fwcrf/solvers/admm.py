@@ -60,7 +60,7 @@ class ADMM:
         # With multipliers w = y / rho; P x counts half, so that in its scale the unary counts twice.
         scale = -0.5 / self.rho
         x = Move("project", scale, keep=1.0, unary=2.0, lean=-1.0)
-        z = Move("project", scale, keep=1.0, unary=0.0, lean=1.0, memory="multipliers")
+        z = Move("project", scale, keep=1.0, unary=0.0, lean=1.0, dual="multipliers")
         return [z if k % 2 else x for k in range(num_steps)]
 
     def _prox(self, c: Tensor, near: Tensor, unary: Tensor) -> Tensor:

@@ -93,4 +93,4 @@ class EntropicDescent:
         steps = known(self.stepsize, num_steps)
         if steps is None or not all(steps):
             return None
-        return [Move("softmax", -a, lean=1.0, memory="logits") for a in steps]
+        return [Move("softmax", -a, lean=1.0, dual="logits") for a in steps]

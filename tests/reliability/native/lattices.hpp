@@ -134,7 +134,7 @@ template <typename T> void model(Choices& c) {
     }
     auto x = numbers<T>(c, size, 100), unary = numbers<T>(c, size, 1e3);
     const bool spoilt = spoil(c, x);
-    Array<T> other(size, T(1) / static_cast<T>(labels)), sum(size, T(0)), memory(size, T(0));
+    Array<T> other(size, T(1) / static_cast<T>(labels)), sum(size, T(0)), dual(size, T(0));
     Array<double> slopes(2 * labels * labels, 0.0);
     std::vector<Array<T>> outs;
     std::vector<T*> out;
@@ -144,13 +144,13 @@ template <typename T> void model(Choices& c) {
         out.push_back(k && c.flag() ? out.back() : outs.emplace_back(size).get());
         moves.push_back({static_cast<Map>(c.integer(0, 5)), static_cast<T>(c.normal()), static_cast<T>(c.unit()),
                          static_cast<T>(c.unit()), static_cast<T>(c.integer(0, 2)), static_cast<T>(c.integer(-1, 1)),
-                         static_cast<Memory>(c.integer(0, 2))});
+                         static_cast<Dual>(c.integer(0, 2))});
     }
     const bool sums = c.flag(), sloped = c.flag();
     const int first = c.flag(), count = first ? 1 : c.integer(1, 2);
     const FusedArgs<T> args{x.get(), c.flag() ? unary.get() : nullptr, n, labels, count, terms + first, steps,
                             moves.data(), out.data(), others.data(), sums ? sum.get() : nullptr,
-                            memory.get(), sloped ? slopes.get() : nullptr, threads};
+                            dual.get(), sloped ? slopes.get() : nullptr, threads};
     bool seen;
     if constexpr (is_float<T>) seen = kernels().fused_f32(args);
     else seen = kernels().fused_f64(args);
@@ -159,7 +159,7 @@ template <typename T> void model(Choices& c) {
     if (spoilt) return;
     for (auto& values : outs)
         if (!values.finite()) found("a move is not finite");
-    if (!slopes.finite() || !sum.finite() || !memory.finite()) found("a sum of moves is not finite");
+    if (!slopes.finite() || !sum.finite() || !dual.finite()) found("a sum of moves is not finite");
 }
 
 }  // namespace fwcrf
