@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fwcrf.kernels.operator import has_values
-from fwcrf.kernels.ops import differentiated, transformed, untraced
+from fwcrf.kernels.ops import differentiated, untraced
 from fwcrf.memory import empty
 from fwcrf.pairwise import Pairwise, inner
 from fwcrf.spectrum import extreme_eigenvalues
@@ -68,7 +68,7 @@ def unary_from_logits(logits: Tensor) -> Tensor:
 
 
 def _negative(x: Tensor) -> Tensor:
-    if transformed(x) or not untraced(x):
+    if not untraced(x):
         return -x
     return _Negative.apply(x) if differentiated(x) else _negate(x)  # type: ignore[return-value]
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fwcrf.kernels.ops import differentiated, transformed, untraced
+from fwcrf.kernels.ops import differentiated, untraced
 from fwcrf.layout import labels_first
 from fwcrf.memory import empty
 
@@ -29,7 +29,7 @@ def log_probabilities(x: Tensor, epsilon: float, grid: Sequence[int], *, single:
 
 
 def _log(x: Tensor, a: float, b: float) -> Tensor:
-    if transformed(x) or not untraced(x):
+    if not untraced(x):
         return torch.log(a * x + b)
     return _Log.apply(x, a, b) if differentiated(x) else _line(x, a, b).log_()  # type: ignore[return-value]
 

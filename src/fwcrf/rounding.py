@@ -86,7 +86,7 @@ def _one_by_one(f: Energy, x: Tensor, max_sweeps: int) -> Tensor:
                 grad = grad + (columns[..., i, :] @ d[..., None, :, None]).squeeze(-1)
         if not moved:
             break
-    return x.argmax(-1)
+    return nearest(x)
 
 
 def _together(f: Energy, x: Tensor, max_applications: int, seed: int) -> Tensor:
@@ -106,7 +106,7 @@ def _together(f: Energy, x: Tensor, max_applications: int, seed: int) -> Tensor:
         if applications >= max_applications:
             wants = inside
         if not wants.any():
-            return x.argmax(-1)
+            return nearest(x)
         order = torch.rand(wants.shape, generator=generator).to(x).masked_fill(~wants, 2.0)
         moves = wants & (order.argsort(-1).argsort(-1) < size.unsqueeze(-1))
         d = torch.where(moves.unsqueeze(-1), d, 0.0)

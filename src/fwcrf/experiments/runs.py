@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from fwcrf import solvers
+from fwcrf.evaluation import Confusion
 from fwcrf.experiments.potts import PAPER, Potts, Problem
+from fwcrf.rounding import nearest
 from fwcrf.simplex import softmax
 from fwcrf.solvers import Solver
 from fwcrf.stepsizes import Harmonic
@@ -95,7 +97,7 @@ class View:
     @cached_property
     def start(self) -> Look:
         """Where all runs start."""
-        return self.looks({0: softmax(self.problem.unary, -1.0).argmax(-1)})[0]
+        return self.looks({0: nearest(softmax(self.problem.unary, -1.0))})[0]
 
     def looks(self, labels: Mapping[int, Tensor]) -> dict[int, Look]:
         """At the labels after some steps."""
@@ -103,20 +105,11 @@ class View:
         energies = self.problem.of_labels(list(labels.values()))
         return {k: Look(e, self._counts(labels[k]), apart[k]) for k, e in zip(labels, energies, strict=True)}
 
-    @cached_property
-    def _rows(self) -> Tensor:
-        """Where the row of each pixel's true label begins in a matrix with one more, of those to ignore."""
-        num_labels = self.problem.unary.shape[-1]
-        return num_labels * self.truth.flatten().masked_fill(
-            self.truth.flatten() == self.ignore_index, num_labels
-        )
-
     def _counts(self, labels: Tensor) -> list[list[int]]:
-        num_labels = self.problem.unary.shape[-1]
-        size = num_labels * num_labels
-        matrix = torch.bincount(self._rows + labels, minlength=size)[:size].view(num_labels, num_labels)
-        where = matrix.nonzero()
-        return torch.cat([where, matrix[tuple(where.T)][:, None]], 1).tolist()
+        confusion = Confusion(self.problem.unary.shape[-1], self.ignore_index)
+        confusion.update(labels.view_as(self.truth), self.truth)
+        where = confusion.matrix.nonzero()
+        return torch.cat([where, confusion.matrix[tuple(where.T)][:, None]], 1).tolist()
 
 
 @torch.no_grad()
@@ -127,7 +120,7 @@ def carry_out(run: Run, view: View) -> dict[int, Look]:
 
     def look(k: int, x: Tensor) -> None:
         if k in run.steps and k > 0:
-            labels[k] = x.argmax(-1)
+            labels[k] = nearest(x)
 
     if {*run.steps} <= {0, last}:
         # Steps that nobody looks at are taken at once.

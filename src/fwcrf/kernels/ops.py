@@ -49,8 +49,7 @@ def untraced(x: Tensor) -> bool:
 
     The first call of a custom operator loads torch's compiler, which takes longer than refining an image.
     """
-    watched = torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack()
-    return x.is_cpu and not watched and not torch._C._are_functorch_transforms_active()
+    return x.is_cpu and not transformed(x) and not torch._C._len_torch_dispatch_stack()
 
 
 # --- exact -------------------------------------------------------------------------------------
