@@ -120,6 +120,28 @@ void lattice_diagonal(In<std::int32_t, 2> index, In<T, 2> weight, In<std::int64_
              identity, out.data(), threads);
 }
 
+template <typename T> void gaussian_sums(In<T, 3> rows, In<T, 3> columns, Out<T, 2> out, int threads) {
+    const std::size_t batch = rows.shape(0), d = rows.shape(2);
+    require(columns.shape(0) == batch && columns.shape(2) == d && d >= 1, "features of one kind, of as many images");
+    require(out.shape(0) == batch && out.shape(1) == rows.shape(1) && threads >= 1, "one sum per row");
+    nb::gil_scoped_release release;
+    const SumArgs<T> args{rows.data(), columns.data(), out.data(), static_cast<std::int64_t>(batch),
+                          static_cast<std::int64_t>(rows.shape(1)), static_cast<std::int64_t>(columns.shape(1)),
+                          static_cast<int>(d), threads};
+    if constexpr (sizeof(T) == 4) kernels().gaussian_sums_f32(args);
+    else kernels().gaussian_sums_f64(args);
+}
+
+template <typename T> void placed(In<T, 2> weight, double exponent, Out<T, 2> out, int threads) {
+    require(out.shape(0) == weight.shape(0) && out.shape(1) == weight.shape(1), "output shape");
+    require(exponent <= 0 && threads >= 1, "an exponent of at most 0, threads >= 1");
+    nb::gil_scoped_release release;
+    const PlaceArgs<T> args{weight.data(), out.data(), static_cast<std::int64_t>(weight.shape(0)),
+                            static_cast<int>(weight.shape(1)), static_cast<T>(exponent), threads};
+    if constexpr (sizeof(T) == 4) kernels().placed_f32(args);
+    else kernels().placed_f64(args);
+}
+
 template <typename T>
 void filter_axis(In<T, 3> x, In<T, 1> taps, Out<T, 3> out, int threads) {
     require(taps.shape(0) >= 1 && threads >= 1, "at least the centre tap, threads >= 1");
@@ -155,6 +177,13 @@ template <typename T> void transposed(In<T, 3> x, Out<T, 3> out, int threads) {
     nb::gil_scoped_release release;
     transpose(x.data(), static_cast<std::int64_t>(x.shape(0)), static_cast<std::int64_t>(x.shape(1)),
               static_cast<std::int64_t>(x.shape(2)), out.data(), threads);
+}
+
+// False if a value is not finite.
+template <typename T> bool negated(In<T, 1> x, Out<T, 1> out, int threads) {
+    require(out.shape(0) == x.shape(0) && threads >= 1, "output shape, threads >= 1");
+    nb::gil_scoped_release release;
+    return negative(x.data(), static_cast<std::int64_t>(x.shape(0)), out.data(), threads);
 }
 
 template <typename T>
@@ -466,6 +495,9 @@ template <typename T> void bind(nb::module_& m) {
           "identity"_a, "order"_a, "out"_a.noconvert(), "threads"_a);
     m.def("diagonal", &lattice_diagonal<T>, "index"_a.noconvert(), "weight"_a.noconvert(),
           "order"_a.noconvert(), "neighbors"_a.noconvert(), "tap"_a, "identity"_a, "out"_a.noconvert(), "threads"_a);
+    m.def("gaussian_sums", &gaussian_sums<T>, "rows"_a.noconvert(), "columns"_a.noconvert(), "out"_a.noconvert(),
+          "threads"_a);
+    m.def("placed", &placed<T>, "weight"_a.noconvert(), "exponent"_a, "out"_a.noconvert(), "threads"_a);
     m.def("filter_axis", &filter_axis<T>, "x"_a.noconvert(), "taps"_a.noconvert(),
           "out"_a.noconvert(), "threads"_a);
     m.def("label_spans", &label_spans<T>, "x"_a.noconvert(), "unary"_a.noconvert(), "gap"_a.noconvert(),
@@ -473,6 +505,7 @@ template <typename T> void bind(nb::module_& m) {
     m.def("take_columns", &take<T>, "x"_a.noconvert(), "which"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("spread_columns", &spread<T>, "x"_a.noconvert(), "which"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("largest_columns", &largest_columns<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
+    m.def("negative", &negated<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("transpose", &transposed<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("project", &project<T>, "v"_a.noconvert(), "scale"_a, "out"_a.noconvert(), "threads"_a);
     m.def("project_derivative", &project_derivative<T>, "d"_a.noconvert(), "p"_a.noconvert(),

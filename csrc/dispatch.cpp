@@ -16,6 +16,10 @@ namespace fwcrf {
     bool filter_f64(const FilterArgs<double>&);                                                    \
     void diagonal_f32(const DiagonalArgs<float>&);                                                 \
     void diagonal_f64(const DiagonalArgs<double>&);                                                \
+    void gaussian_sums_f32(const SumArgs<float>&);                                                 \
+    void gaussian_sums_f64(const SumArgs<double>&);                                                \
+    void placed_f32(const PlaceArgs<float>&);                                                      \
+    void placed_f64(const PlaceArgs<double>&);                                                     \
     void axis_f32(const AxisArgs<float>&);                                                         \
     void axis_f64(const AxisArgs<double>&);                                                        \
     std::int64_t fused_channels(int);                                                              \
@@ -39,6 +43,8 @@ namespace fwcrf {
     void edge_outer_f64(const PairArgs<double>&);                                                  \
     void transpose_f32(const float*, std::int64_t, std::int64_t, std::int64_t, float*, int);       \
     void transpose_f64(const double*, std::int64_t, std::int64_t, std::int64_t, double*, int);     \
+    bool negative_f32(const float*, std::int64_t, float*, int);                                    \
+    bool negative_f64(const double*, std::int64_t, double*, int);                                  \
     void largest_f32(const float*, std::int64_t, std::int64_t, std::int64_t*, int);                \
     void largest_f64(const double*, std::int64_t, std::int64_t, std::int64_t*, int);               \
     static const Kernels table{#ISA,                                                               \
@@ -51,6 +57,10 @@ namespace fwcrf {
                                filter_f64,                                                         \
                                diagonal_f32,                                                       \
                                diagonal_f64,                                                       \
+                               gaussian_sums_f32,                                                  \
+                               gaussian_sums_f64,                                                  \
+                               placed_f32,                                                         \
+                               placed_f64,                                                         \
                                axis_f32,                                                           \
                                axis_f64,                                                           \
                                fused_channels(4),                                                  \
@@ -75,6 +85,8 @@ namespace fwcrf {
                                edge_outer_f64,                                                     \
                                transpose_f32,                                                      \
                                transpose_f64,                                                      \
+                               negative_f32,                                                       \
+                               negative_f64,                                                       \
                                largest_f32,                                                        \
                                largest_f64};                                                       \
     }

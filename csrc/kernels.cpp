@@ -8,6 +8,9 @@
 #include "vectors.hpp"
 
 #include <cstring>
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
 
 namespace fwcrf::FWCRF_ISA {
 
@@ -65,44 +68,96 @@ template <typename T> static bool filter(const FilterArgs<T>& a) {
     return finite;
 }
 
-template <int C, typename T> static void diagonal_rows(const DiagonalArgs<T>& a, Range range) {
-    using Real = Vec<double>;
-    using Integer = Vec<std::int64_t>;
-    constexpr int W = kLanes<double>;
-    // An integer below 2^52 in the low bits of 2^52, read as a double.
-    constexpr std::int64_t exponent = 0x4330000000000000;
-    constexpr double base = 4503599627370496.0;
-    double power[C + 1] = {1.0};
-    for (int s = 1; s <= C; ++s) power[s] = power[s - 1] * a.tap;
+// Sixteen bytes from each of as many places as fit into a vector.
+template <typename T> static inline Vec<T> sixteens(const std::uint64_t* table, const std::int32_t* at) {
+    const auto one = [&](int q) { return table + 2 * std::int64_t{at[q]}; };
+#if defined(__AVX512F__)
+    const auto part = [&](int q) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(one(q))); };
+    const __m512i low = _mm512_inserti64x2(_mm512_castsi128_si512(part(0)), part(1), 1);
+    return (Vec<T>)_mm512_inserti64x2(_mm512_inserti64x2(low, part(2), 2), part(3), 3);
+#elif defined(__AVX2__)
+    const auto part = [&](int q) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(one(q))); };
+    return (Vec<T>)_mm256_inserti128_si256(_mm256_castsi128_si256(part(0)), part(1), 1);
+#else
+    return load(reinterpret_cast<const T*>(one(0)));
+#endif
+}
 
-    for (std::int64_t i = range.begin; i < range.end; i += W) {
-        const int count = static_cast<int>(range.end - i < W ? range.end - i : W);
-        Integer up[C] = {}, down[C] = {}, order{}, axis[C];
-        Real w[C] = {};
-        for (int l = 0; l < count; ++l) {
-            order[l] = a.order[i + l];
-            for (int k = 0; k < C; ++k) {
-                const std::int64_t v = a.index[(i + l) * C + k];
-                down[k][l] = static_cast<std::int64_t>(a.open[2 * v]);
-                up[k][l] = static_cast<std::int64_t>(a.open[2 * v + 1]);
-                w[k][l] = a.weight[(i + l) * C + k];
+// So many points at a time as a vector has lanes.
+template <int C, typename T> struct DiagonalRows {
+    using Integer = decltype(Vec<T>{} > Vec<T>{});
+    static constexpr int W = kLanes<T>;
+    static constexpr int kBits = 8 * sizeof(T);
+    static constexpr int kParts = 64 / kBits;       // lanes that a word of `open` takes
+    static constexpr int kCorners = W / (2 * kParts);  // whose words fit into a vector
+    static constexpr int kPadded = (C + kCorners - 1) / kCorners * kCorners;
+
+    Integer down[kPadded][kParts], up[kPadded][kParts];
+    Vec<T> weight[C];
+
+    // The points at these places in the arrays.
+    DiagonalRows(const DiagonalArgs<T>& a, const std::int64_t (&point)[W]) {
+        for (int k = 0; k < kPadded; k += kCorners) {
+            Vec<T> square[W];
+            for (int l = 0; l < W; ++l) {
+                std::int32_t at[kCorners];
+                for (int q = 0; q < kCorners; ++q) at[q] = a.index[point[l] * C + (k + q < C ? k + q : 0)];
+                square[l] = sixteens<T>(a.open, at);
             }
+            transpose<T>(square);
+            for (int q = 0; q < kCorners; ++q)
+                for (int p = 0; p < kParts; ++p) {
+                    down[k + q][p] = (Integer)square[2 * q * kParts + p];
+                    up[k + q][p] = (Integer)square[(2 * q + 1) * kParts + p];
+                }
         }
-        for (int k = 0; k < C; ++k) axis[k] = 1 << ((order >> kOrderBits * k) & 31);
-        Real sum{};
+        for (int l = 0; l < W; ++l)
+            for (int k = 0; k < C; ++k) weight[k][l] = a.weight[point[l] * C + k];
+    }
+
+    // Whether sets of axes are among those of the words.
+    static inline Integer among(const Integer (&words)[kParts], Integer axes) {
+        if constexpr (kParts == 1) return (words[0] >> axes) & 1;
+        else return ((axes >= kBits ? words[1] : words[0]) >> (axes & (kBits - 1))) & 1;
+    }
+
+    static inline Vec<T> number(Integer small) {
+        if constexpr (sizeof(T) == 4) return __builtin_convertvector(small, Vec<T>);
+        // An integer below 2^52 in the low bits of 2^52, read as a double.
+        else return (Vec<T>)(small | 0x4330000000000000) - 4503599627370496.0;
+    }
+
+    Vec<T> sums(const Integer (&axis)[C], const T (&power)[C + 1], T identity) const {
+        Vec<T> sum{};
         for (int k = 0; k < C; ++k) {
-            Real reached = (1.0 + a.identity) * w[k];
+            Vec<T> reached = (T(1) + identity) * weight[k];
             Integer axes{};
             // s steps up the axes that follow corner k lead to corner k + s, and down again.
             for (int s = 1; s <= C; ++s) {
                 const int to = (k + s) % C;
                 axes |= axis[(k + s - 1) % C];
-                const Integer ways = ((up[k] >> axes) & 1) + ((down[to] >> axes) & 1);
-                reached += power[s] * (reinterpret_cast<Real>(ways | exponent) - base) * w[to];
+                reached += number(among(up[k], axes) + among(down[to], axes)) * (power[s] * weight[to]);
             }
-            sum += w[k] * reached;
+            sum += weight[k] * reached;
         }
-        for (int l = 0; l < count; ++l) a.out[i + l] = static_cast<T>(sum[l]);
+        return sum;
+    }
+};
+
+template <int C, typename T> static void diagonal_rows(const DiagonalArgs<T>& a, Range range) {
+    using Rows = DiagonalRows<C, T>;
+    constexpr int W = Rows::W;
+    T power[C + 1] = {T(1)};
+    for (int s = 1; s <= C; ++s) power[s] = power[s - 1] * static_cast<T>(a.tap);
+    for (std::int64_t i = range.begin; i < range.end; i += W) {
+        std::int64_t point[W];
+        for (int l = 0; l < W; ++l) point[l] = i + l < range.end ? i + l : i;
+        typename Rows::Integer order, axis[C];
+        static_assert(kTabled * kOrderBits < 32, "the order of all axes fits into a lane");
+        for (int l = 0; l < W; ++l) order[l] = static_cast<std::int32_t>(a.order[point[l]]);
+        for (int k = 0; k < C; ++k) axis[k] = 1 << ((order >> kOrderBits * k) & 31);
+        const Vec<T> sum = Rows(a, point).sums(axis, power, static_cast<T>(a.identity));
+        for (int l = 0; l < W && i + l < range.end; ++l) a.out[i + l] = sum[l];
     }
 }
 

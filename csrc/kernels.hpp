@@ -1,7 +1,8 @@
 // The inner loops, compiled once per instruction set and chosen at run time.
 //
-// edges.cpp, embed.cpp, fused.cpp, kernels.cpp, layout.cpp and simplex.cpp are compiled several times with FWCRF_ISA
-// naming the variant; each copy lives in its own namespace and is reached through one table of function pointers.
+// edges.cpp, embed.cpp, fused.cpp, gaussian.cpp, kernels.cpp, layout.cpp and simplex.cpp are compiled several times with
+// FWCRF_ISA naming the variant; each copy lives in its own namespace and is reached through one table of function
+// pointers.
 #pragma once
 
 #include <cstdint>
@@ -57,6 +58,26 @@ template <typename T> struct DiagonalArgs {
     const std::uint64_t* open;
     double tap, identity;
     T* out;
+    int threads;
+};
+
+// out_i = sum_j exp(-|row_i - column_j|^2 / 2), for each image by itself.
+template <typename T> struct SumArgs {
+    const T* row;                    // (batch, rows, d)
+    const T* column;                 // (batch, columns, d)
+    T* out;                          // (batch, rows)
+    std::int64_t batch, rows, columns;
+    int d;
+    int threads;
+};
+
+// out_i = exp(exponent |w_i|^2) w_i for the weights w_i of each point; the exponent is at most 0.
+template <typename T> struct PlaceArgs {
+    const T* weight;                 // (n, corners)
+    T* out;                          // (n, corners)
+    std::int64_t n;
+    int corners;
+    T exponent;
     int threads;
 };
 
@@ -203,6 +224,10 @@ struct Kernels {
     bool (*filter_f64)(const FilterArgs<double>&);
     void (*diagonal_f32)(const DiagonalArgs<float>&);
     void (*diagonal_f64)(const DiagonalArgs<double>&);
+    void (*gaussian_sums_f32)(const SumArgs<float>&);
+    void (*gaussian_sums_f64)(const SumArgs<double>&);
+    void (*placed_f32)(const PlaceArgs<float>&);
+    void (*placed_f64)(const PlaceArgs<double>&);
     void (*axis_f32)(const AxisArgs<float>&);
     void (*axis_f64)(const AxisArgs<double>&);
     // Most channels the fused model takes, and itself: false if x held a value that was not finite.
@@ -229,6 +254,8 @@ struct Kernels {
     // See layout.hpp.
     void (*transpose_f32)(const float*, std::int64_t, std::int64_t, std::int64_t, float*, int);
     void (*transpose_f64)(const double*, std::int64_t, std::int64_t, std::int64_t, double*, int);
+    bool (*negative_f32)(const float*, std::int64_t, float*, int);
+    bool (*negative_f64)(const double*, std::int64_t, double*, int);
     void (*largest_f32)(const float*, std::int64_t, std::int64_t, std::int64_t*, int);
     void (*largest_f64)(const double*, std::int64_t, std::int64_t, std::int64_t*, int);
 };

@@ -40,6 +40,32 @@ static void transpose(const T* x, std::int64_t batch, std::int64_t rows, std::in
     }
 }
 
+// False if a value is not finite.
+template <typename T> static bool negative(const T* x, std::int64_t n, T* out, int threads) {
+    constexpr std::int64_t W = kLanes<T>, kEach = 4096;
+    bool bad = false;
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static) num_threads(threads) reduction(|| : bad)
+#endif
+    for (std::int64_t first = 0; first < n; first += kEach) {
+        const std::int64_t end = first + kEach < n ? first + kEach : n;
+        Vec<T> nothing{};  // 0 * v is not a number unless v is finite
+        std::int64_t i = first;
+        for (; i + W <= end; i += W) {
+            const Vec<T> v = load(x + i);
+            store(out + i, -v);
+            nothing += v * T(0);
+        }
+        for (; i < end; ++i) {
+            out[i] = -x[i];
+            nothing[0] += x[i] * T(0);
+        }
+        for (int l = 0; l < W; ++l) bad = bad || nothing[l] != T(0);
+    }
+    (void)threads;
+    return !bad;
+}
+
 // Larger, or the first that is not a number.
 template <typename V> static inline auto beats(V value, V most) { return (most == most) & ~(value <= most); }
 
@@ -84,6 +110,7 @@ static void largest(const T* x, std::int64_t n, std::int64_t length, std::int64_
                             int threads) {                                                                           \
         transpose<T>(x, batch, rows, columns, out, threads);                                                            \
     }                                                                                                                \
+    bool negative_##SUFFIX(const T* x, std::int64_t n, T* out, int threads) { return negative(x, n, out, threads); }      \
     void largest_##SUFFIX(const T* x, std::int64_t n, std::int64_t length, std::int64_t* out, int threads) {         \
         largest(x, n, length, out, threads);                                                                         \
     }

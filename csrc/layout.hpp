@@ -12,6 +12,12 @@ void transpose(const T* x, std::int64_t batch, std::int64_t rows, std::int64_t c
     else kernels().transpose_f64(x, batch, rows, columns, out, threads);
 }
 
+// out = -x; false if a value is not finite.
+template <typename T> bool negative(const T* x, std::int64_t n, T* out, int threads) {
+    if constexpr (sizeof(T) == 4) return kernels().negative_f32(x, n, out, threads);
+    else return kernels().negative_f64(x, n, out, threads);
+}
+
 // The column of the largest entry of each row of (n, length), the first of several; length is at least 1.
 template <typename T>
 void largest(const T* x, std::int64_t n, std::int64_t length, std::int64_t* out, int threads) {

@@ -100,6 +100,15 @@ def test_nan_logits_are_refused():
         unary_from_logits(torch.tensor([[0.0, torch.nan], [1.0, -torch.inf]]))
 
 
+@pytest.mark.parametrize("where", [0, 7, 4096, 9999])
+@pytest.mark.parametrize("learned", [False, True])
+def test_nan_is_found_wherever_it_is(where, learned):
+    logits = torch.zeros(5000, 2)
+    logits.view(-1)[where] = torch.nan
+    with pytest.raises(ValueError, match="1 NaN entries, of 10000"):
+        unary_from_logits(logits.requires_grad_(learned))
+
+
 def test_value_can_be_had_from_the_gradient(energy):
     x = random(N, L, seed=3)
     assert_close(energy.value_from_grad(x, energy.grad(x)), energy.value(x))

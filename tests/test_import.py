@@ -49,6 +49,16 @@ def test_modules_need_no_import_of_their_own_and_bring_torch():
     assert answer(code) == "unary_from_logits True"
 
 
+def test_refining_loads_neither_the_compiler_nor_computer_algebra():
+    code = (
+        "import sys, numpy as np, fwcrf;"
+        "image = np.random.default_rng(0).integers(0, 256, (20, 30, 3)).astype(np.uint8);"
+        "fwcrf.refine(image, np.full((20, 30, 4), 0.25, np.float32));"
+        "print({'torch._dynamo', 'sympy'} & {*sys.modules})"
+    )
+    assert answer(code) == "set()"
+
+
 def test_import_is_quick():
     """In processor time, the least of several. The package alone costs nothing beside Python's own start."""
     alone = "import time; a = time.process_time(); import fwcrf; print((time.process_time() - a) / a)"

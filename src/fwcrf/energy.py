@@ -16,11 +16,13 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from fwcrf import _core
 from fwcrf.kernels.operator import has_values
 from fwcrf.kernels.ops import differentiated, untraced
 from fwcrf.memory import empty
 from fwcrf.pairwise import Pairwise, inner
 from fwcrf.spectrum import extreme_eigenvalues
+from fwcrf.threads import threads_for
 
 __all__ = ["Energy", "Objective", "descend", "inner", "linear", "unary_from_logits"]
 
@@ -55,38 +57,45 @@ def unary_from_logits(logits: Tensor) -> Tensor:
             [inf, -3.]])
     """
     if has_values(logits):
-        if torch.isfinite(logits.sum()):
-            return _negative(logits)
+        energies, finite = _negative(logits)
+        if finite:
+            return energies
         if torch.isnan(logits).any():
             raise ValueError(
                 f"logits has {int(torch.isnan(logits).sum())} NaN entries, of {logits.numel()}; expected "
-                "numbers, -inf where a label is forbidden, or +inf where it is the only one allowed."
+                "numbers, -inf where a label is forbidden, or +inf where it is the only one allowed. Pixels "
+                "without scores can be left out of refinement: ignore= takes a mask."
             )
     chosen = logits == torch.inf
     pinned = chosen.any(-1, keepdim=True)
     return -logits.masked_fill(pinned, -torch.inf).masked_fill(chosen, 0.0)
 
 
-def _negative(x: Tensor) -> Tensor:
-    if not untraced(x):
-        return -x
+def _negative(x: Tensor) -> tuple[Tensor, Tensor]:
+    """-x, and whether all of it is finite."""
+    if not untraced(x) or x.dtype not in (torch.float32, torch.float64):
+        return -x, torch.isfinite(x.sum())
     return _Negative.apply(x) if differentiated(x) else _negate(x)  # type: ignore[return-value]
 
 
-def _negate(x: Tensor) -> Tensor:
-    return torch.neg(x.detach(), out=empty(x.shape, x.dtype))
+def _negate(x: Tensor) -> tuple[Tensor, Tensor]:
+    out = empty(x.shape, x.dtype)
+    finite = _core.negative(x.detach().contiguous().view(-1), out.view(-1), threads_for(x.numel()))
+    return out, torch.tensor(finite)
 
 
 class _Negative(torch.autograd.Function):
-    """-x, both ways in memory that is kept for reuse."""
+    """Both ways in memory that is kept for reuse."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return _negate(x)
+    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
+        out, finite = _negate(x)
+        ctx.mark_non_differentiable(finite)
+        return out, finite
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:  # type: ignore[override]
-        return _negative(g)
+    def backward(ctx: Any, g: Tensor, _: Tensor) -> Tensor:  # type: ignore[override]
+        return _negative(g)[0]
 
 
 class Objective(Protocol):

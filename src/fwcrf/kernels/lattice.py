@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from fwcrf.kernels import calibration, lattice_torch, ops
-from fwcrf.kernels.operator import Operator, check_features, check_finite, has_values, warn_caller
+from fwcrf.kernels.operator import Operator, broadcast, check_features, check_finite, has_values, warn_caller
 
 Engine = Literal["native", "torch"]
 BlurOrder = Literal["symmetric", "forward", "reverse"]
@@ -74,7 +74,8 @@ class Lattice(Operator):
         shape = lattice_shape(features.shape[-1])
         lattice = Lattice.uncalibrated(features, blur=blur, engine=engine, identity=shape.identity)
         if shape.place:
-            lattice = lattice._absorb((0.5 * shape.place * lattice.splat.square().sum(-1)).exp())
+            weight = ops.placed(lattice.splat, 0.5 * shape.place)
+            lattice = replace(lattice, splat=weight, slice=weight)
         factor = calibration.scale(features, lattice, shape.constant)
         return lattice._absorb(factor.sqrt().expand(features.shape[:-1]))
 
@@ -119,9 +120,7 @@ class Lattice(Operator):
         return self.splat
 
     def apply(self, x: Tensor) -> Tensor:
-        batch = x.shape[:-2]
-        if batch != self.batch_shape:
-            batch = torch.broadcast_shapes(batch, self.batch_shape)
+        batch = broadcast(x.shape[:-2], self.batch_shape)
         own = (1,) * (len(batch) - len(self.batch_shape)) + tuple(self.batch_shape)
         # Axes along which images share a lattice come first, the lattices' own after them.
         sharing = [a for a in range(len(batch)) if own[a] == 1]
@@ -180,7 +179,7 @@ class Lattice(Operator):
 
     def _takes(self, vector: Tensor) -> bool:
         """Whether a vector fits the lattice's own batch, so that its tables can absorb it."""
-        return torch.broadcast_shapes(vector.shape, self.index.shape[:-1]) == self.index.shape[:-1]
+        return broadcast(vector.shape, self.index.shape[:-1]) == self.index.shape[:-1]
 
     def scaled(self, left: Tensor, right: Tensor | None = None) -> Operator:
         if all(v is None or self._takes(v) for v in (left, right)):

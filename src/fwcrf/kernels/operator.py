@@ -121,7 +121,7 @@ class Rescaled(Operator):
 
     @property
     def batch_shape(self) -> torch.Size:  # type: ignore[override]
-        return torch.broadcast_shapes(self.inner.batch_shape, self.left.shape[:-1])
+        return broadcast(self.inner.batch_shape, self.left.shape[:-1])
 
     @property
     def example(self) -> Tensor:
@@ -156,7 +156,7 @@ class Shifted(Operator):
 
     @property
     def batch_shape(self) -> torch.Size:  # type: ignore[override]
-        return torch.broadcast_shapes(self.inner.batch_shape, self.shift.shape[:-1])
+        return broadcast(self.inner.batch_shape, self.shift.shape[:-1])
 
     @property
     def example(self) -> Tensor:
@@ -180,6 +180,18 @@ class Shifted(Operator):
         return replace(self, shift=self.shift + shift)
 
 
+def broadcast(*shapes: torch.Size) -> torch.Size:
+    """``torch.broadcast_shapes``, called where shapes differ: it loads a computer algebra system.
+
+    >>> broadcast(torch.Size([2, 1]), torch.Size(), torch.Size([3]))
+    torch.Size([2, 3])
+    """
+    known = [shape for shape in shapes if shape]
+    if all(shape == known[0] for shape in known):
+        return known[0] if known else torch.Size()
+    return torch.broadcast_shapes(*shapes)
+
+
 def check_values(x: Tensor, n: int, batch_shape: torch.Size) -> None:
     """Refuse what no operator can take: not a float tensor, not n points, or another batch."""
     if not isinstance(x, Tensor):
@@ -191,10 +203,8 @@ def check_values(x: Tensor, n: int, batch_shape: torch.Size) -> None:
             f"x has shape {tuple(x.shape)}; expected (*batch, {n}, channels): "
             f"one row for each of the {n} points, channels last."
         )
-    if not batch_shape or x.shape[:-2] == batch_shape:
-        return  # broadcast_shapes loads a computer algebra system when it is first called
     try:
-        torch.broadcast_shapes(x.shape[:-2], batch_shape)
+        broadcast(x.shape[:-2], batch_shape)
     except RuntimeError:
         raise ValueError(
             f"x has shape {tuple(x.shape)}, a batch of {tuple(x.shape[:-2])}; the operator was built for a "

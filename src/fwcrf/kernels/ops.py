@@ -137,8 +137,14 @@ def exact_filter(x: Tensor, features: Tensor) -> Tensor:
 
 
 def exact_sums(rows: Tensor, columns: Tensor) -> Tensor:
-    """sum_j exp(-|rows_i - columns_j|^2 / 2), (*batch, rows, 1)."""
-    return _Exact.apply(columns.new_ones(*columns.shape[:-1], 1), rows, columns, False)
+    """sum_j exp(-|rows_i - columns_j|^2 / 2), (*batch, rows)."""
+    if not untraced(rows) or differentiated(rows, columns):
+        return _Exact.apply(columns.new_ones(*columns.shape[:-1], 1), rows, columns, False).squeeze(-1)
+    out = rows.new_empty(rows.shape[:-1])
+    flat = (t.detach().reshape(-1, *t.shape[-2:]).contiguous() for t in (rows, columns))
+    work = 4 * out.numel() * columns.shape[-2]
+    _core.gaussian_sums(*flat, out.view(-1, rows.shape[-2]), threads_for(work))
+    return out
 
 
 # --- lattice -----------------------------------------------------------------------------------
@@ -325,6 +331,16 @@ def build_lattice(features: Tensor, scale: Sequence[float]) -> tuple[Tensor, Ten
     if differentiated(features):
         weight = _Attach.apply(features, weight, order, scale)
     return index, weight, order, neighbors
+
+
+def placed(weight: Tensor, exponent: float) -> Tensor:
+    """exp(exponent |w|^2) w, for the weights w of each point on the last axis."""
+    if not untraced(weight) or differentiated(weight):
+        return weight * (exponent * weight.square().sum(-1, keepdim=True)).exp()
+    out, corners = empty(weight.shape, weight.dtype), weight.shape[-1]
+    rows = weight.detach().contiguous().view(-1, corners)
+    _core.placed(rows, exponent, out.view(-1, corners), threads_for(4 * out.numel()))
+    return out
 
 
 @torch.library.custom_op("fwcrf::lattice_diagonal", mutates_args=())

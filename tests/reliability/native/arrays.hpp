@@ -54,6 +54,11 @@ template <typename T> void grid(Choices& c) {
     if constexpr (is_float<T>) kernels().axis_f32(args);
     else kernels().axis_f64(args);
     if (!out.finite()) found("a filter along an axis is not finite");
+    const bool spoilt = x.size && spoil(c, x);
+    if (negative(x.get(), x.size, out.get(), threads) == spoilt) found("whether x is finite was not seen");
+    for (std::int64_t i = 0; i < x.size; ++i)
+        if (std::isfinite(x[i]) && out[i] != -x[i]) found("a negative is not right");
+    if (spoilt) return;
     transpose(x.get(), outer, length, inner, turned.get(), threads);
     for (std::int64_t b = 0; b < outer; ++b)
         for (std::int64_t i = 0; i < length; ++i)

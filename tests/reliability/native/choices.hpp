@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <memory>
 
 struct Choices {
@@ -71,4 +72,11 @@ template <typename T> constexpr bool is_float = sizeof(T) == 4;
 [[noreturn]] inline void found(const char* what) {
     std::fprintf(stderr, "found: %s\n", what);
     std::abort();
+}
+
+// Whether an entry of x has become NaN.
+template <typename T> bool spoil(Choices& c, Array<T>& x) {
+    const bool spoilt = c.integer(0, 7) == 0;
+    if (spoilt) x[c.any(0, static_cast<int>(x.size) - 1)] = std::numeric_limits<T>::quiet_NaN();
+    return spoilt;
 }

@@ -57,10 +57,23 @@ template <typename T> Built<T> built(Choices& c, std::int64_t batch, std::int64_
     return {d, corners, std::move(index), std::move(neighbors), std::move(weight), std::move(order), graph.vertices};
 }
 
-template <typename T> bool spoil(Choices& c, Array<T>& x) {
-    const bool spoilt = c.integer(0, 7) == 0;
-    if (spoilt) x[c.any(0, static_cast<int>(x.size) - 1)] = std::numeric_limits<T>::quiet_NaN();
-    return spoilt;
+// What a lattice is fitted with: every sum is finite, and weights become no larger.
+template <typename T> void fitted(Choices& c, std::int64_t batch, std::int64_t n, const Built<T>& l, int threads) {
+    const std::int64_t columns = c.integer(1, 40);
+    auto some = numbers<T>(c, batch * n * l.d, 10), others = numbers<T>(c, batch * columns * l.d, 10);
+    Array<T> sums(batch * n), weight(l.weight.size);
+    const SumArgs<T> sum{some.get(), others.get(), sums.get(), batch, n, columns, l.d, threads};
+    const PlaceArgs<T> place{l.weight.get(), weight.get(), batch * n, l.corners, T(-0.3), threads};
+    if constexpr (is_float<T>) {
+        kernels().gaussian_sums_f32(sum);
+        kernels().placed_f32(place);
+    } else {
+        kernels().gaussian_sums_f64(sum);
+        kernels().placed_f64(place);
+    }
+    if (!sums.finite()) found("sums of the exact kernel are not finite");
+    for (std::int64_t i = 0; i < weight.size; ++i)
+        if (!(std::abs(weight[i]) <= std::abs(l.weight[i]))) found("a weight has grown by its place");
 }
 
 template <typename T> void lattice(Choices& c) {
@@ -78,6 +91,7 @@ template <typename T> void lattice(Choices& c) {
     if constexpr (is_float<T>) seen = kernels().filter_f32(args);
     else seen = kernels().filter_f64(args);
     if (seen == spoilt) found("whether x is finite was not seen");
+    fitted(c, batch, n, l, threads);
     if (!spoilt && !out.finite()) found("a filter is not finite");
     diagonal(rows, l.d, l.index.get(), l.weight.get(), l.order.get(), l.vertices, l.neighbors.get(), 0.5, -0.1,
              on_diagonal.get(), threads);

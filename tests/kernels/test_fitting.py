@@ -1,0 +1,63 @@
+"""What lattices are fitted with: sums of the exact kernel, and weights by place in the simplex."""
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from fwcrf import _core
+from fwcrf.kernels import ops
+
+
+def points(*shape, dtype, seed=0):
+    return torch.randn(*shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("rows, columns, d", [(1, 1, 1), (3, 8, 5), (7, 33, 2), (128, 2048, 5), (5, 9, 16)])
+def test_sums_of_the_kernel_are_those_of_its_entries(rows, columns, d, dtype):
+    a, b = points(2, rows, d, dtype=dtype), points(2, columns, d, dtype=dtype, seed=1)
+    expected = (-0.5 * torch.cdist(a.double(), b.double()).square()).exp().sum(-1)
+    assert_close(
+        ops.exact_sums(a, b), expected.to(dtype), rtol=2e-6 if dtype == torch.float32 else 1e-13, atol=0
+    )
+
+
+def test_sums_are_the_same_on_any_number_of_threads():
+    a, b = points(1, 301, 5, dtype=torch.float32), points(1, 77, 5, dtype=torch.float32, seed=1)
+    found = []
+    for threads in (1, 2, 3):
+        out = torch.empty(1, 301)
+        _core.gaussian_sums(a, b, out, threads)
+        found.append(out)
+    assert torch.equal(found[0], found[1]) and torch.equal(found[0], found[2])
+
+
+def test_sums_far_from_everything_are_zero():
+    far = torch.full((1, 3, 5), 1e6)
+    assert torch.equal(ops.exact_sums(far, torch.zeros(1, 9, 5)), torch.zeros(1, 3))
+
+
+def test_sums_that_are_learned_from_agree_with_those_that_are_not():
+    a, b = points(2, 6, 3, dtype=torch.float64), points(2, 11, 3, dtype=torch.float64, seed=1)
+    learned = ops.exact_sums(a.clone().requires_grad_(), b)
+    assert learned.requires_grad
+    assert_close(learned.detach(), ops.exact_sums(a, b))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("corners", [2, 4, 6, 17])
+@pytest.mark.parametrize("n", [1, 5, 8, 1003])
+def test_weights_by_place_are_those_of_the_formula(n, corners, dtype):
+    weight = points(n, corners, dtype=dtype).abs()
+    learned = ops.placed(weight.clone().requires_grad_(), -0.3)
+    assert learned.requires_grad
+    assert_close(ops.placed(weight, -0.3), learned.detach())
+
+
+def test_arguments_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="one sum per row"):
+        _core.gaussian_sums(torch.zeros(1, 3, 2), torch.zeros(1, 4, 2), torch.zeros(1, 4), 1)
+    with pytest.raises(ValueError, match="features of one kind"):
+        _core.gaussian_sums(torch.zeros(1, 3, 2), torch.zeros(1, 4, 3), torch.zeros(1, 3), 1)
+    with pytest.raises(ValueError, match="at most 0"):
+        _core.placed(torch.zeros(3, 6), 0.1, torch.zeros(3, 6), 1)
