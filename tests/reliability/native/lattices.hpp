@@ -58,7 +58,7 @@ template <typename T> Built<T> built(Choices& c, std::int64_t batch, std::int64_
 }
 
 // What a lattice is fitted with: every sum is finite, and weights become no larger.
-template <typename T> void fitted(Choices& c, std::int64_t batch, std::int64_t n, const Built<T>& l, int threads) {
+template <typename T> void fitted(Choices& c, std::int64_t batch, std::int64_t n, Built<T>& l, int threads) {
     const std::int64_t columns = c.integer(1, 40);
     auto some = numbers<T>(c, batch * n * l.d, 10), others = numbers<T>(c, batch * columns * l.d, 10);
     Array<T> sums(batch * n), weight(l.weight.size);
