@@ -29,6 +29,8 @@ template <typename T, int NV> struct Fused {
     T* sum = nullptr;
     Move<T> move{Map::none, T(1), T(0), T(1), T(1), T(0), Dual::none};
     bool carry = false;  // splat the answer
+    T scale;             // of what is answered
+    Vec<T> nowhere;      // what it is past the labels
 
     FilterArgs<T> lattice[kMaxTerms];
     Blurred<T> blurred[kMaxTerms];
@@ -90,6 +92,8 @@ template <typename T, int NV> struct Fused {
         const bool last = step + 1 == a.steps;
         sum = last ? nullptr : a.sum;
         carry = !last && carries();
+        scale = move.map == Map::none ? T(1) : move.scale;
+        nowhere = Vec<T>{} + (move.map == Map::none || derivative() ? T(0) : -static_cast<T>(__builtin_inf()));
         for (int c = 0; c < a.terms; ++c) lattice[c].x = x;
     }
 
@@ -127,39 +131,57 @@ template <typename T, int NV> struct Fused {
         std::int64_t first, pixels;
     };
 
-    // A thread's share of the pixels; `slopes` is (terms, channels, kRow) where asked for.
+    // What a thread works with while it answers.
+    struct Bench {
+        int thread;
+        double* slopes;        // (terms, channels, kRow) or null
+        T* splats[kMaxTerms];  // lattices to splat into, or null
+        struct Line {
+            const T* values;
+            std::int64_t begin, end;  // pixels
+        } line[kMaxTerms];     // the row of each grid that was read last
+    };
+
+    // A thread's share of the pixels.
     void answer(Team team, double* slopes) const {
-        T* splats[kMaxTerms] = {};
+        Bench bench{team.thread, slopes, {}, {}};
         for (int c = 0; carry && c < a.terms; ++c)
-            if (!a.term[c].grid.axes) splats[c] = blurred[c].cleared(team);
+            if (!a.term[c].grid.axes) bench.splats[c] = blurred[c].cleared(team);
         const Range mine = share(a.n, team.thread, team.threads);
         for (std::int64_t i = mine.begin; i < mine.end; i += kPixels)
-            answer(Block{i, mine.end - i < kPixels ? mine.end - i : kPixels}, slopes, splats);
+            answer(Block{i, mine.end - i < kPixels ? mine.end - i : kPixels}, bench);
     }
 
-    void answer(const Block& block, double* slopes, T* const (&splats)[kMaxTerms]) const {
+    void answer(const Block& block, Bench& bench) const {
         alignas(64) T rows[kPixels * kRow], others[kPixels * kRow];
         if (other) read(other, block, others);
-        matrices_too ? gradient_all(block, others, slopes, rows) : gradient_potts(block, others, slopes, rows);
+        matrices_too ? gradient_all(block, others, bench, rows) : gradient_potts(block, others, bench, rows);
         if (move.map != Map::none) go(block, others, rows);
         if (sum) accumulate(block, rows);
-        for_pixels(block, [&](std::int64_t i, std::int64_t q) { write(out, i, rows + q * kRow); });
+        write(block, rows);
         for (int c = 0; c < a.terms; ++c)
-            if (splats[c]) lattice[c].corners == 6 ? splat<6>(c, block, rows, splats[c])
-                                                   : splat<0>(c, block, rows, splats[c]);
+            if (bench.splats[c]) lattice[c].corners == 6 ? splat<6>(c, block, rows, bench.splats[c])
+                                                         : splat<0>(c, block, rows, bench.splats[c]);
     }
 
     template <typename F> inline void for_pixels(const Block& block, F&& act) const {
         for (std::int64_t q = 0; q < block.pixels; ++q) act(block.first + q, q);
     }
 
+    void write(const Block& block, const T* rows) const {
+        const std::int64_t channels = a.channels;
+        T* to = out + block.first * channels;
+        const T* const end = rows + block.pixels * kRow;
+        for (; rows < end; rows += kRow, to += channels) put_row(to, rows, channels);
+    }
+
     // The labels of pixel i, from a row that may have more. Nothing past them is touched: other threads, and other
     // blocks of this one, still read there.
-    inline void write(T* array, std::int64_t i, const T* row) const {
-        T* const to = array + i * a.channels;
+    inline void write(T* array, std::int64_t i, const T* row) const { put_row(array + i * a.channels, row, a.channels); }
+    static inline void put_row(T* to, const T* row, std::int64_t channels) {
         for (int k = 0; k + 1 < NV; ++k) store(to + k * W, load(row + k * W));
-        if (a.channels >= W) store(to + a.channels - W, load(row + a.channels - W));
-        else store_part(to, load(row), a.channels);
+        if (channels >= W) store(to + channels - W, load(row + channels - W));
+        else store_part(to, load(row), channels);
     }
 
     void accumulate(const Block& block, const T* rows) const {
@@ -173,38 +195,45 @@ template <typename T, int NV> struct Fused {
     }
 
     template <int C> void splat(int c, const Block& block, const T* rows, T* values) const {
-        const FilterArgs<T>& l = lattice[c];
-        const int corners = C ? C : l.corners;
-        for_pixels(block, [&](std::int64_t i, std::int64_t q) {
+        const int corners = C ? C : lattice[c].corners;
+        const std::int32_t* index = lattice[c].index + block.first * corners;
+        const T* weight = lattice[c].splat + block.first * corners;
+        const T* const end = rows + block.pixels * kRow;
+        for (; rows < end; rows += kRow, index += corners, weight += corners) {
             Vec<T> v[NV];
-            for (int k = 0; k < NV; ++k) v[k] = load(rows + q * kRow + k * W);
+            for (int k = 0; k < NV; ++k) v[k] = load(rows + k * W);
             for (int m = 0; m < corners; ++m) {
-                T* const to = values + l.index[i * corners + m] * kRow;
-                const T weight = l.splat[i * corners + m];
-                for (int k = 0; k < NV; ++k) store(to + k * W, load(to + k * W) + weight * v[k]);
+                T* const to = values + index[m] * kRow;
+                const T w = weight[m];
+                for (int k = 0; k < NV; ++k) store(to + k * W, load(to + k * W) + w * v[k]);
             }
-        });
+        }
     }
 
-    // From P x + u to where the step ends; zero past the labels.
-    void go(const Block& block, const T* others, T* rows) const {
-        const std::int64_t count = block.pixels, whole = (count + W - 1) / W * W;
-        const bool derivative = move.map == Map::softmax_derivative || move.map == Map::project_derivative;
-        const Vec<T> nowhere = Vec<T>{} + (derivative ? T(0) : -static_cast<T>(__builtin_inf()));
+    bool derivative() const { return move.map == Map::softmax_derivative || move.map == Map::project_derivative; }
+
+    // From P x + u to what the map is taken of, where that is more than `scale` times it.
+    void lean(const Block& block, T* rows) const {
         for_pixels(block, [&](std::int64_t i, std::int64_t q) {
             T* const row = rows + q * kRow;
             Vec<T> v[NV];
-            for (int k = 0; k < NV; ++k) v[k] = move.scale * load(row + k * W);
+            for (int k = 0; k < NV; ++k) v[k] = load(row + k * W);
             if (move.keep != T(0)) add(move.keep, x, i, v);
             if (move.lean != T(0)) add(move.lean, a.dual, i, v);
             v[NV - 1] = mask != T(0) ? v[NV - 1] : nowhere;
             if (move.dual == Dual::logits) keep_logits(i, v);
             for (int k = 0; k < NV; ++k) store(row + k * W, v[k]);
         });
+    }
+
+    // From there to where the step ends; zero past the labels.
+    void go(const Block& block, const T* others, T* rows) const {
+        const std::int64_t count = block.pixels, whole = (count + W - 1) / W * W;
+        if (move.keep != T(0) || move.lean != T(0) || move.dual == Dual::logits) lean(block, rows);
         for (std::int64_t i = count * kRow; i < whole * kRow; ++i) rows[i] = 0;
         for (std::int64_t q = 0; q < whole; q += W) map(others + q * kRow, rows + q * kRow);
         if (move.dual == Dual::multipliers) add_multipliers(block, rows);
-        if (derivative || move.step == T(1)) return;
+        if (derivative() || move.step == T(1)) return;
         for_pixels(block, [&](std::int64_t i, std::int64_t q) {
             Vec<T> here[NV];
             labels(x, i, here);
@@ -266,12 +295,13 @@ template <typename T, int NV> struct Fused {
     }
 
     // Where every term is Potts.
-    void gradient_potts(const Block& block, const T* others, double* slopes, T* rows) const {
+    void gradient_potts(const Block& block, const T* others, Bench& bench, T* rows) const {
         alignas(64) T sum[kPixels * kRow], against[kPixels * kRow], own[kPixels];
         for (T& value : own) value = 0;
-        if (slopes) against_the_others(block, others, against);
-        add_potts(block, sum, own, slopes ? against : nullptr, slopes);
-        const Vec<T> last = mask;
+        if (bench.slopes) against_the_others(block, others, against);
+        add_potts(block, sum, own, bench.slopes ? against : nullptr, bench);
+        const Vec<T> last = mask, past = nowhere;
+        const T factor = scale;
         const std::int64_t channels = a.channels, safe = a.n - overhang;
         const T unary = move.unary, *const all_x = x, *const all_u = unary != T(0) ? a.unary : nullptr;
         for_pixels(block, [&](std::int64_t i, std::int64_t q) {
@@ -293,34 +323,35 @@ template <typename T, int NV> struct Fused {
                 for (int k = 0; k + 1 < NV; ++k) v[k] += unary * load(u + k * W);
                 v[NV - 1] += unary * (inside ? load(u + e) : load_part(u + e, channels - e));
             }
+            for (int k = 0; k < NV; ++k) v[k] *= factor;
+            v[NV - 1] = last != T(0) ? v[NV - 1] : past;
             for (int k = 0; k < NV; ++k) store(rows + q * kRow + k * W, v[k]);
         });
     }
 
     // sum = the Potts terms but for their diagonals, which go into `own`.
-    void add_potts(const Block& block, T* sum, T* own, const T* other, double* slopes) const {
+    void add_potts(const Block& block, T* sum, T* own, const T* other, Bench& bench) const {
         alignas(64) T here[kPixels * kRow];
         if (other) read(x, block, here);
         bool begun = false;
         for (int c = 0; c < a.terms; ++c) {
             if (a.term[c].matrix) continue;
-            double* slope = slopes ? slopes + c * a.channels * kRow : nullptr;
-            begun ? kernel<true>(c, block, a.term[c].potts, sum, other, slope)
-                  : kernel<false>(c, block, a.term[c].potts, sum, other, slope);
+            begun ? kernel<true>(c, block, a.term[c].potts, sum, other, bench)
+                  : kernel<false>(c, block, a.term[c].potts, sum, other, bench);
             begun = true;
-            if (a.term[c].shift) add_shift(c, block, here, own, other, slope);
+            if (a.term[c].shift) add_shift(c, block, here, own, other, bench);
         }
     }
 
-    void gradient_all(const Block& block, const T* others, double* slopes, T* rows) const {
+    void gradient_all(const Block& block, const T* others, Bench& bench, T* rows) const {
         alignas(64) T here[kPixels * kRow], against[kPixels * kRow], potts[kPixels * kRow] = {};
         T own[kPixels] = {};
         read(x, block, here);
         std::memset(rows, 0, block.pixels * kRow * sizeof(T));
         for (int c = 0; c < a.terms; ++c)
-            if (a.term[c].matrix) add_matrix(c, block, here, others, rows, slopes);
-        if (slopes) against_the_others(block, others, against);
-        add_potts(block, potts, own, slopes ? against : nullptr, slopes);
+            if (a.term[c].matrix) add_matrix(c, block, here, others, rows, bench);
+        if (bench.slopes) against_the_others(block, others, against);
+        add_potts(block, potts, own, bench.slopes ? against : nullptr, bench);
         for_pixels(block, [&](std::int64_t i, std::int64_t q) {
             Vec<T> u[NV] = {}, v[NV];
             if (a.unary && move.unary != T(0)) labels(a.unary, i, u);
@@ -330,7 +361,8 @@ template <typename T, int NV> struct Fused {
             const T sum = total(v);
             for (int k = 0; k < NV; ++k) {
                 T* const at = rows + q * kRow + k * W;
-                store(at, sum - v[k] + load(at) + move.unary * u[k]);
+                v[k] = scale * (sum - v[k] + load(at) + move.unary * u[k]);
+                store(at, k + 1 < NV ? v[k] : mask != T(0) ? v[k] : nowhere);
             }
         });
     }
@@ -355,16 +387,19 @@ template <typename T, int NV> struct Fused {
         }
     }
 
-    // target (+)= scale K_c x, and slope += <other, K_c x>. What lies past the labels is not defined, except
+    // target (+)= scale K_c x, and with `other` the slope of the term += <other, K_c x>. What lies past the labels is not defined, except
     // for `other`, which is zero there.
     template <bool Add>
-    void kernel(int c, const Block& block, T scale, T* target, const T* other, double* slope) const {
+    void kernel(int c, const Block& block, T scale, T* target, const T* other, Bench& bench) const {
         Vec<T> dots{};
-        if (a.term[c].grid.axes) from_grid<Add>(c, block, scale, target, other, dots);
+        if (a.term[c].grid.axes) from_grid<Add>(c, block, scale, target, other, dots, bench);
         else if (lattice[c].corners == 6) from_lattice<Add, 6>(c, block, scale, target, other, dots);
         else from_lattice<Add, 0>(c, block, scale, target, other, dots);
-        if (slope)
-            for (int l = 0; l < W; ++l) *slope += dots[l];
+        if (other) add_slope(c, dots, bench);
+    }
+
+    void add_slope(int c, Vec<T> dots, Bench& bench) const {
+        for (int l = 0; l < W; ++l) bench.slopes[c * a.channels * kRow] += dots[l];
     }
 
     template <bool Add>
@@ -375,21 +410,21 @@ template <typename T, int NV> struct Fused {
         }
     }
 
-    // `up` of the first axis, a row of the grid at a time.
     template <bool Add>
-    void from_grid(int c, const Block& block, T scale, T* target, const T* other, Vec<T>& dots) const {
+    void from_grid(int c, const Block& block, T scale, T* target, const T* other, Vec<T>& dots, Bench& bench) const {
         const Filtered<T>& f = filtered[c];
-        const Band<T>& up = f.grid->up[0];
-        const std::int64_t across = f.slab / a.channels, width = up.width, below = f.fine, end = block.first + block.pixels;
+        auto& line = bench.line[c];
+        const std::int64_t end = block.first + block.pixels;
         for (std::int64_t i = block.first; i < end;) {
-            const std::int64_t row = i / across, next = (row + 1) * across, stop = next < end ? next : end;
-            const T* const weight = up.weight + row * width;
-            const T* from = f.rows + up.first[row] * below + (i - row * across) * kRow;
+            if (i >= line.end) {
+                const std::int64_t row = i / f.across;
+                line = {f.row(row, bench.thread), row * f.across, (row + 1) * f.across};
+            }
+            const std::int64_t stop = line.end < end ? line.end : end;
+            const T* from = line.values + (i - line.begin) * kRow;
             for (; i < stop; ++i, from += kRow, target += kRow) {
-                Vec<T> v[NV] = {};
-                const T* at = from;
-                for (std::int64_t t = 0; t < width; ++t, at += below)
-                    for (int k = 0; k < NV; ++k) v[k] += weight[t] * load(at + k * W);
+                Vec<T> v[NV];
+                for (int k = 0; k < NV; ++k) v[k] = load(from + k * W);
                 put<Add>(v, scale, target, other, dots);
                 if (other) other += kRow;
             }
@@ -415,7 +450,7 @@ template <typename T, int NV> struct Fused {
     }
 
     // The diagonal of a Potts term: own += potts shift, and slope += <other, shift x>.
-    void add_shift(int c, const Block& block, const T* x, T* own, const T* other, double* slope) const {
+    void add_shift(int c, const Block& block, const T* x, T* own, const T* other, Bench& bench) const {
         const Term<T>& term = a.term[c];
         Vec<T> dots{};
         for_pixels(block, [&](std::int64_t i, std::int64_t q) {
@@ -425,16 +460,15 @@ template <typename T, int NV> struct Fused {
             for (int k = 0; k < NV; ++k)
                 dots += shift * load(other + q * kRow + k * W) * load(x + q * kRow + k * W);
         });
-        if (slope)
-            for (int l = 0; l < W; ++l) *slope += dots[l];
+        if (other) add_slope(c, dots, bench);
     }
 
     // full += y M, and slopes += other' y, for y = (K_c + diag(shift)) x.
-    void add_matrix(int c, const Block& block, const T* x, const T* other, T* full, double* slopes) const {
+    void add_matrix(int c, const Block& block, const T* x, const T* other, T* full, Bench& bench) const {
         alignas(64) T y[kPixels * kRow];
         const Term<T>& term = a.term[c];
         const T* const matrix = matrices + c * a.channels * kRow;
-        kernel<false>(c, block, T(1), y, nullptr, nullptr);
+        kernel<false>(c, block, T(1), y, nullptr, bench);
         for_pixels(block, [&](std::int64_t i, std::int64_t q) {
             T* const row = y + q * kRow;
             if (term.shift) {
@@ -448,8 +482,8 @@ template <typename T, int NV> struct Fused {
                 for (int k = 0; k < NV; ++k) sum[k] += row[s] * load(matrix + s * kRow + k * W);
             for (int k = 0; k < NV; ++k) store(full + q * kRow + k * W, sum[k]);
         });
-        if (!slopes) return;
-        double* const slope = slopes + c * a.channels * kRow;
+        if (!bench.slopes) return;
+        double* const slope = bench.slopes + c * a.channels * kRow;
         for (std::int64_t s = 0; s < a.channels; ++s) {
             Vec<T> sum[NV] = {};
             for (std::int64_t q = 0; q < block.pixels; ++q)

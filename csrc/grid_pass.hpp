@@ -1,8 +1,8 @@
 // A kernel on a grid, applied as steps that the threads of one parallel region take together.
 //
-// Along every axis it is up * middle * down: onto fewer rows, a filter there, and back. First each row of x goes
-// down all axes, then each row of the coarse grid goes through `middle` of the first axis and up the others; `up` of
-// the first axis is left to whoever reads a pixel.
+// Along every axis it is up * middle * down: onto fewer rows, a filter there, and back. First each row of x goes down
+// the other axes, and while it is in the cache down the first; then rows of the coarse grid go through `middle` of the
+// first axis. The way up is left to whoever reads pixels, a row at a time.
 #pragma once
 
 #include "kernels.hpp"
@@ -14,13 +14,12 @@
 
 namespace fwcrf::FWCRF_ISA {
 
-// Four rows of a band times NV vectors of `source`, whose rows are `stride` values apart.
+// Four rows of a band times NV vectors of rows that are `stride` values apart, from the first that they share on.
 template <typename T, int NV>
-static inline void together(const Band<T>& b, std::int64_t group, const T* source, std::int64_t stride,
+static inline void together(const Band<T>& b, std::int64_t group, const T* row, std::int64_t stride,
                             T* const (&target)[kTogether], std::int64_t rows) {
     constexpr int W = kLanes<T>;
     const T* weight = b.weight + group * b.width * kTogether;
-    const T* row = source + b.first[group] * stride;
     Vec<T> sum[kTogether][NV];
     for (int j = 0; j < kTogether; ++j)
         for (int k = 0; k < NV; ++k) sum[j][k] = weight[j] * load(row + k * W);
@@ -47,19 +46,19 @@ template <typename T, int NV>
 static void band_narrow(const Band<T>& b, std::int64_t inner, const T* source, T* target, std::int64_t apart) {
     for (std::int64_t group = 0; group < b.groups(); ++group) {
         T* const first = target + group * kTogether * apart;
-        together<T, NV>(b, group, source, inner, {first, first + apart, first + 2 * apart, first + 3 * apart},
+        together<T, NV>(b, group, source + b.first[group] * inner, inner, {first, first + apart, first + 2 * apart, first + 3 * apart},
                         rows_of(b, group));
     }
 }
 
 // `count` values of four rows; read and written up to two vectors past their end.
 template <typename T>
-static inline void band_rows(const Band<T>& b, std::int64_t group, const T* source, std::int64_t stride,
+static inline void band_rows(const Band<T>& b, std::int64_t group, const T* row, std::int64_t stride,
                              std::int64_t count, T* target, std::int64_t apart) {
     constexpr int W = kLanes<T>;
     for (std::int64_t e = 0; e < count; e += 2 * W) {
         T* const first = target + e;
-        together<T, 2>(b, group, source + e, stride, {first, first + apart, first + 2 * apart, first + 3 * apart},
+        together<T, 2>(b, group, row + e, stride, {first, first + apart, first + 2 * apart, first + 3 * apart},
                        rows_of(b, group));
     }
 }
@@ -73,73 +72,101 @@ static void band(const Band<T>& b, std::int64_t inner, const T* source, T* targe
     // The end of a row first: what it writes past it is the start of the next, which comes after.
     for (std::int64_t group = 0; group < b.groups(); ++group) {
         const std::int64_t whole = inner / (2 * W) * (2 * W);
+        const T* const row = source + b.first[group] * inner;
         T* const first = target + group * kTogether * apart;
-        if (whole < inner) band_rows(b, group, source + whole, inner, 1, first + whole, apart);
-        band_rows(b, group, source, inner, whole, first, apart);
+        if (whole < inner) band_rows(b, group, row + whole, inner, 1, first + whole, apart);
+        band_rows(b, group, row, inner, whole, first, apart);
     }
 }
 
-// The rows of a grid that `up` of the first axis is applied to: every thread of a region calls `fill`.
+// The coarse grid, filtered: every thread of a region calls `fill`, and then `row` for those that it wants.
 template <typename T> struct Filtered {
     const Grid<T>* grid;
-    std::int64_t channels, cell;  // values of a pixel in x, and from one pixel to the next in `rows`
-    std::int64_t slab;            // values in a row of x
-    std::int64_t coarse, fine, widest;  // room for a row of `gathered`, of `rows`, and for all that lies between
+    std::int64_t channels, cell;  // values of a pixel in x, and from one pixel to the next in an answer
+    std::int64_t across;          // pixels in a row of x
+    std::int64_t slab;            // values in it
+    std::int64_t coarse, fine, widest;  // room for a row of the coarse grid, of an answer, and for all that lies between
     T* gathered;                  // (rows of the coarse grid, coarse)
-    T* rows;                      // (rows of the coarse grid, fine)
-    T* spare;                     // (threads, 4 + 2, widest)
+    T* filtered;                  // the same, after `middle` of the first axis
+    T* spare;                     // (threads, room())
     Barrier barrier;
 
-    // How many values are needed, for pixels of `width` values in `rows`.
+    static constexpr std::int64_t kMargin = 4 * kLanes<T>;
+
+    // Rows of x that have gone down the other axes and may be needed again: twice as many as at a time.
+    std::int64_t kept() const {
+        const std::int64_t twice = 2 * grid->down[0].width, all = grid->up[0].rows;
+        return twice < all ? twice : all;
+    }
+    // What a thread needs for itself: these, rows between axes, and an answer.
+    static constexpr int kBetween = kTogether + 2;
+    std::int64_t room() const { return kept() * coarse + kBetween * widest + fine; }
+
+    // How many values are needed, for pixels of `width` values in an answer.
     std::int64_t plan(const Grid<T>& g, std::int64_t labels, std::int64_t width, int threads) {
-        constexpr std::int64_t margin = 4 * kLanes<T>;
         grid = &g;
         channels = labels;
         cell = width;
-        std::int64_t pixels = 1, points = 1;
+        std::int64_t points = 1;
+        across = 1;
         for (int a = 1; a < g.axes; ++a) {
-            pixels *= g.up[a].rows;
+            across *= g.up[a].rows;
             points *= g.up[a].columns;
         }
-        slab = pixels * channels;
-        coarse = points * channels + margin;
-        fine = pixels * cell + margin;
-        widest = (slab > coarse ? slab : coarse) + margin;
+        slab = across * channels;
+        coarse = points * channels + kMargin;
+        fine = across * cell + kMargin;
+        widest = (slab > coarse ? slab : coarse) + kMargin;
         // On the way from one to the other some axes are coarse and some are not, and an axis may be longer there.
-        std::int64_t across = channels;
+        std::int64_t between = channels;
         for (int a = 1; a < g.axes; ++a)
-            across *= g.up[a].columns > g.up[a].rows ? g.up[a].columns : g.up[a].rows;
-        if (across + margin > widest) widest = across + margin;
-        return g.up[0].columns * (coarse + fine) + (kTogether + 2) * threads * widest;
+            between *= g.up[a].columns > g.up[a].rows ? g.up[a].columns : g.up[a].rows;
+        if (between + kMargin > widest) widest = between + kMargin;
+        return g.up[0].columns * coarse * (g.middle[0].width ? 2 : 1) + room() * threads;
     }
     void place(T* memory) {
+        const std::int64_t size = grid->up[0].columns * coarse;
         gathered = memory;
-        rows = gathered + grid->up[0].columns * coarse;
-        spare = rows + grid->up[0].columns * fine;
+        filtered = grid->middle[0].width ? gathered + size : gathered;
+        spare = filtered + size;
     }
+    T* own(int thread) const { return spare + thread * room(); }
+    T* between(int thread) const { return own(thread) + kept() * coarse; }
 
     // False if a value was not finite.
     bool fill(const T* x, Team team) {
-        T* const four = spare + (kTogether + 2) * team.thread * widest;
-        std::memset(four, 0, (kTogether + 2) * widest * sizeof(T));  // what is read past a row has to be finite
-        const bool finite = gather(x, team, four);
+        std::memset(own(team.thread), 0, room() * sizeof(T));  // what is read past a row has to be finite
+        const bool finite = gather(x, team);
         barrier.wait(team.threads);
-        spread(team, four);
+        if (grid->middle[0].width) {
+            filter(team);
+            barrier.wait(team.threads);
+        }
         return finite;
     }
 
-    bool gather(const T* x, Team team, T* four) const {
+    bool gather(const T* x, Team team) const {
         constexpr int W = kLanes<T>;
         const Band<T>& down = grid->down[0];
         const Range mine = share(down.groups(), team.thread, team.threads);
-        Vec<T> nothing{};  // 0 * v is not a number unless v is finite
+        T* const rows = own(team.thread);
+        std::int64_t begin = 0, end = 0;  // the rows of x that are there
+        Vec<T> nothing{};                 // 0 * v is not a number unless v is finite
         for (std::int64_t g = mine.begin; g < mine.end; ++g) {
-            first_axis(x, g, four);
+            const std::int64_t first = down.first[g], last = first + down.width;
+            if (end < first) begin = end = first;
+            if (last - begin > kept()) {
+                std::memmove(rows, rows + (first - begin) * coarse, (end - first) * coarse * sizeof(T));
+                begin = first;
+            }
+            for (; end < last; ++end) down_the_others(x, end, team.thread, rows + (end - begin) * coarse);
+            T* const four = between(team.thread) + 2 * widest;
+            band_rows(down, g, rows + (first - begin) * coarse, coarse, coarse - kMargin, four, widest);
             for (std::int64_t j = 0; j < rows_of(down, g); ++j) {
                 T* const row = gathered + (g * kTogether + j) * coarse;
-                down_the_others(four + j * widest, four + kTogether * widest, row);
-                std::memset(row + coarse - 4 * W, 0, 4 * W * sizeof(T));
-                for (std::int64_t e = 0; e < coarse; e += W) nothing += load_within(row, e, coarse) * T(0);
+                filter_the_others(four + j * widest, between(team.thread), row);
+                std::memset(row + coarse - kMargin, 0, kMargin * sizeof(T));
+                for (std::int64_t e = 0; e + W <= coarse; e += W) nothing += load(row + e) * T(0);
             }
         }
         bool finite = true;
@@ -147,62 +174,82 @@ template <typename T> struct Filtered {
         return finite;
     }
 
-    static inline Vec<T> load_within(const T* row, std::int64_t at, std::int64_t end) {
-        constexpr int W = kLanes<T>;
-        return load(row + (at + W <= end ? at : end - W));
-    }
-
-    // Four rows of `down` of the first axis. Nothing past the rows of x is read.
-    void first_axis(const T* x, std::int64_t group, T* four) const {
-        constexpr std::int64_t kTwo = 2 * kLanes<T>;
-        const Band<T>& down = grid->down[0];
-        if (slab < kTwo) {
-            for (std::int64_t j = 0; j < rows_of(down, group); ++j)
-                for (std::int64_t e = 0; e < slab; ++e) {
-                    T sum = 0;
-                    for (std::int64_t t = 0; t < down.width; ++t)
-                        sum += down.weight[(group * down.width + t) * kTogether + j] * x[(down.first[group] + t) * slab + e];
-                    four[j * widest + e] = sum;
-                }
-            return;
+    // `middle` of the first axis.
+    void filter(Team team) const {
+        const Band<T>& middle = grid->middle[0];
+        const Range mine = share(middle.groups(), team.thread, team.threads);
+        for (std::int64_t g = mine.begin; g < mine.end; ++g) {
+            T* const target = filtered + g * kTogether * coarse;
+            band_rows(middle, g, gathered + middle.first[g] * coarse, coarse, coarse - kMargin, target, coarse);
+            for (std::int64_t j = 0; j < rows_of(middle, g); ++j)
+                std::memset(target + (j + 1) * coarse - kMargin, 0, kMargin * sizeof(T));
         }
-        const std::int64_t whole = slab / kTwo * kTwo;
-        band_rows(down, group, x, slab, whole, four, widest);
-        if (whole < slab) band_rows(down, group, x + slab - kTwo, slab, kTwo, four + slab - kTwo, widest);
     }
 
-    void down_the_others(const T* row, T* between, T* target) const {
-        const T* source = row;
+    // Row r of the answer, `cell` values per pixel; it is in memory of this thread, until it asks for another.
+    const T* row(std::int64_t r, int thread) const {
+        constexpr std::int64_t W = kLanes<T>;
+        const Band<T>& up = grid->up[0];
+        const T* const weight = up.weight + r * up.width;
+        const T* const from = filtered + up.first[r] * coarse;
+        T* const line = own(thread);
+        T* const answer = own(thread) + room() - fine;
+        // The margin is as wide as a step.
+        for (std::int64_t e = 0; e + 4 * W <= coarse; e += 4 * W) {
+            Vec<T> v[4] = {};
+            const T* at = from + e;
+            for (std::int64_t t = 0; t < up.width; ++t, at += coarse)
+                for (int k = 0; k < 4; ++k) v[k] += weight[t] * load(at + k * W);
+            for (int k = 0; k < 4; ++k) store(line + e + k * W, v[k]);
+        }
+        up_the_others(line, between(thread), answer);
+        return answer;
+    }
+
+    // Row r of x.
+    void down_the_others(const T* x, std::int64_t r, int thread, T* target) const {
+        T* const spares = between(thread);
+        const T* source = x + r * slab;
+        if (r + 1 == grid->up[0].rows) {  // past the end of x is nothing to be read
+            T* const copy = spares + 2 * widest;
+            std::memcpy(copy, source, slab * sizeof(T));
+            source = copy;
+        }
         int turn = 0;
         std::int64_t outer = 1, inner = slab;
-        const auto along = [&](const Band<T>& b, bool last) {
-            T* const to = last ? target : between + turn * widest;
+        for (int a = 1; a < grid->axes; ++a) {
+            const Band<T>& b = grid->down[a];
+            inner /= b.columns;
+            T* const to = a + 1 == grid->axes ? target : spares + turn * widest;
             for (std::int64_t o = 0; o < outer; ++o)
                 band(b, inner, source + o * b.columns * inner, to + o * b.rows * inner, inner);
             source = to;
             turn ^= 1;
-        };
-        for (int a = 1; a < grid->axes; ++a) {
-            const bool last = a + 1 == grid->axes, filtered = grid->middle[a].width;
-            inner /= grid->down[a].columns;
-            along(grid->down[a], last && !filtered);
-            if (filtered) along(grid->middle[a], last);
-            outer *= grid->down[a].rows;
+            outer *= b.rows;
         }
-        if (grid->axes == 1) std::memcpy(target, row, slab * sizeof(T));
+        if (grid->axes == 1) std::memcpy(target, source, slab * sizeof(T));
     }
 
-    void spread(Team team, T* four) const {
-        const Band<T>& middle = grid->middle[0];
-        const std::int64_t count = grid->up[0].columns;
-        const Range mine = share((count + kTogether - 1) / kTogether, team.thread, team.threads);
-        for (std::int64_t g = mine.begin; g < mine.end; ++g) {
-            if (middle.width) band_rows(middle, g, gathered, coarse, coarse - 4 * kLanes<T>, four, widest);
-            for (std::int64_t r = g * kTogether; r < count && r < (g + 1) * kTogether; ++r) {
-                const T* const row = middle.width ? four + (r - g * kTogether) * widest : gathered + r * coarse;
-                up_the_others(row, four + kTogether * widest, rows + r * fine);
+    // `middle` of all axes but the first, for a row of the coarse grid.
+    void filter_the_others(const T* row, T* spares, T* target) const {
+        const T* source = row;
+        int turn = 0, left = 0;
+        std::int64_t outer = 1, inner = coarse - kMargin;
+        for (int a = 1; a < grid->axes; ++a) left += grid->middle[a].width > 0;
+        for (int a = 1; a < grid->axes; ++a) {
+            const Band<T>& b = grid->middle[a];
+            const std::int64_t points = grid->up[a].columns;
+            inner /= points;
+            if (b.width) {
+                T* const to = --left ? spares + turn * widest : target;
+                for (std::int64_t o = 0; o < outer; ++o)
+                    band(b, inner, source + o * points * inner, to + o * points * inner, inner);
+                source = to;
+                turn ^= 1;
             }
+            outer *= points;
         }
+        if (source == row) std::memcpy(target, row, (coarse - kMargin) * sizeof(T));
     }
 
     void up_the_others(const T* row, T* between, T* target) const {

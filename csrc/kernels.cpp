@@ -79,7 +79,9 @@ template <typename T> static inline Vec<T> sixteens(const std::uint64_t* table, 
     const auto part = [&](int q) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(one(q))); };
     return (Vec<T>)_mm256_inserti128_si256(_mm256_castsi128_si256(part(0)), part(1), 1);
 #else
-    return load(reinterpret_cast<const T*>(one(0)));
+    Vec<T> v;
+    std::memcpy(&v, one(0), sizeof(v));
+    return v;
 #endif
 }
 

@@ -20,7 +20,8 @@ constexpr int kVectorBytes = 16;
 
 template <typename T> struct VectorOf {
     typedef T type __attribute__((vector_size(kVectorBytes)));
-    typedef T unaligned __attribute__((vector_size(kVectorBytes), aligned(alignof(T)), may_alias));
+    // It may alias its elements and nothing else, so that what is stored leaves pointers and sizes in their registers.
+    typedef T unaligned __attribute__((vector_size(kVectorBytes), aligned(alignof(T))));
 };
 template <typename T> using Vec = typename VectorOf<T>::type;
 template <typename T> constexpr int kLanes = kVectorBytes / static_cast<int>(sizeof(T));
