@@ -355,7 +355,7 @@ template <typename T> class Model {
         const std::size_t images = x.shape(0), n = x.shape(1), labels = x.shape(2), terms = count_;
         const std::size_t steps = moves.shape(0);
         require(terms >= 1 && n == n_ && threads >= 1, "terms, points and threads");
-        require(labels >= 1 && labels <= most_labels(), "number of labels");
+        require(labels >= 1, "at least one label");
         require(terms_.size() == 1 || terms_.size() == images, "one model per image, or one for all");
         const auto fits = [&](const auto& array) {
             return array.shape(0) == images && array.shape(1) == n && array.shape(2) == labels;
@@ -381,6 +381,11 @@ template <typename T> class Model {
             require(map < Map::softmax_derivative || !others.empty(), "derivatives need the others");
             made.push_back({map, static_cast<T>(m[1]), static_cast<T>(m[2]), static_cast<T>(m[3]), static_cast<T>(m[4]),
                             static_cast<T>(m[5]), static_cast<Dual>(static_cast<int>(m[6]))});
+        }
+        if (labels > most_labels()) {
+            require(others.empty() && !sum && !dual, "moves that many labels can make");
+            for (const auto& out : outs) require(out.data() == outs.front().data(), "one output for many labels");
+            for (std::size_t c = 0; c < terms; ++c) require(!full.data()[c], "Potts terms for many labels");
         }
         nb::gil_scoped_release release;
         bool finite = true;

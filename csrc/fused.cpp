@@ -17,6 +17,27 @@ namespace fwcrf::FWCRF_ISA {
 
 constexpr std::int64_t kPixels = 64;  // per block of the last pass
 
+// As many rows as a vector has lanes, each of `length` values, of which so many are labels.
+template <typename T>
+static inline void map_rows(Map map, const T* p, T* rows, std::int64_t length, std::int64_t labels, T* block) {
+    switch (map) {
+    case Map::softmax: return Softmax<T>::apply(rows, nullptr, rows, length, T(1), block);
+    case Map::project: return Project<T>::apply(rows, nullptr, rows, length, T(1), block);
+    case Map::softmax_derivative: return SoftmaxDerivative<T>::apply(rows, p, rows, length, T(1), block);
+    case Map::project_derivative: return ProjectDerivative<T>::apply(rows, p, rows, length, T(1), block);
+    case Map::vertex:
+        for (int r = 0; r < kLanes<T>; ++r) {
+            T* const row = rows + r * length;
+            std::int64_t best = 0;
+            for (std::int64_t s = 1; s < labels; ++s) best = row[s] > row[best] ? s : best;
+            std::memset(row, 0, length * sizeof(T));
+            row[best] = T(1);
+        }
+        return;
+    case Map::none: return;
+    }
+}
+
 template <typename T, int NV> struct Fused {
     static constexpr int W = kLanes<T>;
     static constexpr std::int64_t kRow = NV * W;
@@ -94,16 +115,18 @@ template <typename T, int NV> struct Fused {
         carry = !last && carries();
         scale = move.map == Map::none ? T(1) : move.scale;
         nowhere = Vec<T>{} + (move.map == Map::none || derivative() ? T(0) : -static_cast<T>(__builtin_inf()));
-        for (int c = 0; c < a.terms; ++c) lattice[c].x = x;
     }
 
     // False if a value was not finite. With `splatted`, the step before has done that part.
     bool fill(Team team, bool splatted) {
         bool finite = true;
         for (int c = 0; c < a.terms; ++c) {
-            if (a.term[c].grid.axes) finite &= filtered[c].fill(x, team);
-            else if (splatted) finite &= blurred[c].blur(pass(c), team);
-            else finite &= blurred[c].fill(pass(c), team);
+            if (a.term[c].grid.axes) {
+                finite &= filtered[c].fill(x, team);
+            } else {
+                if (!splatted) splat_all(c, team);
+                finite &= blurred[c].blur(pass(c), team);
+            }
         }
         return finite;
     }
@@ -194,6 +217,19 @@ template <typename T, int NV> struct Fused {
         });
     }
 
+    // A thread's share of x.
+    void splat_all(int c, Team team) const {
+        T* const values = blurred[c].cleared(team);
+        if (!values) return;
+        alignas(64) T rows[kPixels * kRow];
+        const Range mine = share(a.n, team.thread, blurred[c].active(team.threads));
+        for (std::int64_t i = mine.begin; i < mine.end; i += kPixels) {
+            const Block block{i, mine.end - i < kPixels ? mine.end - i : kPixels};
+            read(x, block, rows);
+            lattice[c].corners == 6 ? splat<6>(c, block, rows, values) : splat<0>(c, block, rows, values);
+        }
+    }
+
     template <int C> void splat(int c, const Block& block, const T* rows, T* values) const {
         const int corners = C ? C : lattice[c].corners;
         const std::int32_t* index = lattice[c].index + block.first * corners;
@@ -273,25 +309,9 @@ template <typename T, int NV> struct Fused {
         });
     }
 
-    // As many rows as a vector has lanes.
     void map(const T* p, T* rows) const {
         alignas(64) T block[kRow * W];
-        switch (move.map) {
-        case Map::softmax: return Softmax<T>::apply(rows, nullptr, rows, kRow, T(1), block);
-        case Map::project: return Project<T>::apply(rows, nullptr, rows, kRow, T(1), block);
-        case Map::softmax_derivative: return SoftmaxDerivative<T>::apply(rows, p, rows, kRow, T(1), block);
-        case Map::project_derivative: return ProjectDerivative<T>::apply(rows, p, rows, kRow, T(1), block);
-        case Map::vertex:
-            for (int r = 0; r < W; ++r) {
-                T* const row = rows + r * kRow;
-                std::int64_t best = 0;
-                for (std::int64_t s = 1; s < a.channels; ++s) best = row[s] > row[best] ? s : best;
-                std::memset(row, 0, kRow * sizeof(T));
-                row[best] = T(1);
-            }
-            return;
-        case Map::none: return;
-        }
+        map_rows(move.map, p, rows, kRow, a.channels, block);
     }
 
     // Where every term is Potts.
@@ -303,6 +323,7 @@ template <typename T, int NV> struct Fused {
         const Vec<T> last = mask, past = nowhere;
         const T factor = scale;
         const std::int64_t channels = a.channels, safe = a.n - overhang;
+        const bool plain = a.plain;
         const T unary = move.unary, *const all_x = x, *const all_u = unary != T(0) ? a.unary : nullptr;
         for_pixels(block, [&](std::int64_t i, std::int64_t q) {
             const std::int64_t at = i * channels;
@@ -316,8 +337,10 @@ template <typename T, int NV> struct Fused {
             v[NV - 1] = load(y + e) + self * end;
             // What lies past the labels need not be finite.
             v[NV - 1] = last != T(0) ? v[NV - 1] : Vec<T>{};
-            const T whole = total(v);
-            for (int k = 0; k < NV; ++k) v[k] = whole - v[k];
+            if (!plain) {
+                const T whole = total(v);
+                for (int k = 0; k < NV; ++k) v[k] = whole - v[k];
+            }
             if (all_u) {
                 const T* u = all_u + at;
                 for (int k = 0; k + 1 < NV; ++k) v[k] += unary * load(u + k * W);
@@ -529,7 +552,139 @@ template <typename T, int NV> static bool fused(const FusedArgs<T>& a, Scratch& 
     return !bad;
 }
 
-template <typename T> static bool fused(const FusedArgs<T>& a) {
+template <typename T> static bool few_labels(const FusedArgs<T>& a);
+
+// More labels than the registers hold, with Potts terms: panels of some of them, one after the other, through the
+// kernels, then all labels of a pixel through the oracle.
+template <typename T> struct Panels {
+    static constexpr std::int64_t W = kLanes<T>, kMost = 4 * W;
+
+    const FusedArgs<T>& a;
+    std::int64_t width;  // labels of all panels but the last, whole vectors
+
+    explicit Panels(const FusedArgs<T>& a) : a(a) {
+        const std::int64_t count = (a.channels + kMost - 1) / kMost, each = (a.channels + count - 1) / count;
+        width = (each + W - 1) / W * W;
+    }
+
+    // For each panel its first label, how many it has, and where it begins in an array of panels, (n, labels) each.
+    template <typename F> inline void for_panels(F&& act) const {
+        for (std::int64_t first = 0; first < a.channels; first += width)
+            act(first, a.channels - first < width ? a.channels - first : width, a.n * first);
+    }
+
+    bool run() const {
+        thread_local Scratch scratch;
+        bool back = false;  // whether some step looks back to x, which is else overwritten by its own sum
+        for (int step = 0; step < a.steps; ++step) back = back || a.move[step].keep != T(0) || a.move[step].step != T(1);
+        const std::int64_t size = a.n * a.channels;
+        T* const x = scratch.get<T>(back ? 2 * size : size);
+        T* const y = back ? x + size : x;
+        for_rows([&](std::int64_t i, T*) {
+            for_panels([&](std::int64_t first, std::int64_t labels, std::int64_t at) {
+                std::memcpy(x + at + i * labels, a.x + i * a.channels + first, labels * sizeof(T));
+            });
+        });
+        bool finite = true;
+        for (int step = 0; step < a.steps; ++step) {
+            finite &= apply(x, y);
+            answer(a.move[step], x, y, step + 1 == a.steps ? a.out[step] : nullptr);
+        }
+        scratch.trim();
+        return finite;
+    }
+
+    // y = the sum over the terms of weight (K + diag) x.
+    bool apply(const T* x, T* y) const {
+        const Move<T> nowhere{Map::none, T(1), T(0), T(1), T(0), T(0), Dual::none};
+        bool finite = true;
+        for_panels([&](std::int64_t, std::int64_t labels, std::int64_t at) {
+            T* const out = y + at;
+            finite &= few_labels(FusedArgs<T>{x + at, nullptr, a.n, labels, a.terms, a.term, 1, &nowhere, &out, nullptr,
+                                              nullptr, nullptr, nullptr, a.threads, true});
+        });
+        return finite;
+    }
+
+    // A thread's pixels, as many at a time as a vector has lanes, with memory for twice as many rows.
+    template <typename F> void for_groups(F&& act) const {
+        const std::int64_t groups = (a.n + W - 1) / W;
+#ifdef _OPENMP
+#pragma omp parallel num_threads(a.threads)
+#endif
+        {
+            thread_local Scratch scratch;
+            T* const rows = scratch.get<T>(2 * W * padded());
+#ifdef _OPENMP
+#pragma omp for schedule(static)
+#endif
+            for (std::int64_t g = 0; g < groups; ++g) act(g * W, a.n - g * W < W ? a.n - g * W : W, rows);
+        }
+    }
+    template <typename F> void for_rows(F&& act) const {
+        for_groups([&](std::int64_t first, std::int64_t count, T* rows) {
+            for (std::int64_t i = first; i < first + count; ++i) act(i, rows);
+        });
+    }
+    std::int64_t padded() const { return (a.channels + W - 1) / W * W; }
+
+    // Into x, or into `out` if there is one.
+    void answer(const Move<T>& move, T* x, const T* y, T* out) const {
+        const std::int64_t length = padded();
+        for_groups([&](std::int64_t first, std::int64_t count, T* rows) {
+            for (std::int64_t r = 0; r < count; ++r) prepare(move, first + r, x, y, rows + r * length);
+            std::memset(rows + count * length, 0, (W - count) * length * sizeof(T));
+            map_rows<T>(move.map, nullptr, rows, length, a.channels, rows + W * length);
+            for (std::int64_t r = 0; r < count; ++r) finish(move, first + r, x, rows + r * length, out);
+        });
+    }
+
+    // What the map is taken of: scale (sum of y - y + unary u) + keep x; nothing past the labels.
+    inline void prepare(const Move<T>& move, std::int64_t i, const T* x, const T* y, T* row) const {
+        const bool plain = move.map == Map::none;
+        const T scale = plain ? T(1) : move.scale, keep = plain ? T(0) : move.keep, weight = move.unary;
+        const T* const unary = a.unary && weight != T(0) ? a.unary + i * a.channels : nullptr;
+        Vec<T> sums{};
+        for_panels([&](std::int64_t, std::int64_t labels, std::int64_t at) {
+            each_vector(y + at + i * labels, labels, [&](std::int64_t, Vec<T> v, std::int64_t) { sums += v; });
+        });
+        T whole = 0;
+        for (int l = 0; l < W; ++l) whole += sums[l];
+        for_panels([&](std::int64_t first, std::int64_t labels, std::int64_t at) {
+            const T* const here = x + at + i * labels;
+            each_vector(y + at + i * labels, labels, [&](std::int64_t s, Vec<T> v, std::int64_t count) {
+                v = whole - v;
+                if (unary) v += weight * load_first(unary + first + s, count);
+                v *= scale;
+                if (keep != T(0)) v += keep * load_first(here + s, count);
+                store(row + first + s, v);
+            });
+        });
+        for (std::int64_t s = a.channels; s < padded(); ++s) row[s] = -static_cast<T>(__builtin_inf());
+    }
+
+    static inline Vec<T> load_first(const T* p, std::int64_t count) { return count == W ? load(p) : load_part(p, count); }
+
+    // act(where, vector, entries), zero past the end.
+    template <typename F> static inline void each_vector(const T* p, std::int64_t length, F&& act) {
+        for (std::int64_t s = 0; s < length; s += W) {
+            const std::int64_t count = length - s < W ? length - s : W;
+            act(s, load_first(p + s, count), count);
+        }
+    }
+
+    inline void finish(const Move<T>& move, std::int64_t i, T* x, T* row, T* out) const {
+        for_panels([&](std::int64_t first, std::int64_t labels, std::int64_t at) {
+            T* const here = x + at + i * labels;
+            T* const from = row + first;
+            if (move.map != Map::none && move.step != T(1))
+                for (std::int64_t s = 0; s < labels; ++s) from[s] = here[s] + move.step * (from[s] - here[s]);
+            std::memcpy(out ? out + i * a.channels + first : here, from, labels * sizeof(T));
+        });
+    }
+};
+
+template <typename T> static bool few_labels(const FusedArgs<T>& a) {
     thread_local Scratch scratch;
     constexpr int W = kLanes<T>;
     bool finite;
@@ -541,6 +696,10 @@ template <typename T> static bool fused(const FusedArgs<T>& a) {
     }
     scratch.trim();
     return finite;
+}
+
+template <typename T> static bool fused(const FusedArgs<T>& a) {
+    return a.channels <= 4 * kLanes<T> ? few_labels(a) : Panels<T>{a}.run();
 }
 
 std::int64_t fused_channels(int bytes) { return 4 * kVectorBytes / bytes; }

@@ -140,7 +140,8 @@ template <typename T> struct FusedArgs {
     const Term<T>* term;
     int steps;
     const Move<T>* move;             // (steps)
-    T* const* out;                   // (steps) arrays (n, channels), which may all be the same, or x
+    T* const* out;                   // (steps) arrays (n, channels), which may all be the same, or x; for more than
+                                     // `fused_channels` only the last one is filled
     const T* const* other;           // (steps) arrays (n, channels), or null
     T* sum;                          // (n, channels) or null: what all steps but the last add up to
     T* dual;                         // (n, channels) or null: w
@@ -148,6 +149,7 @@ template <typename T> struct FusedArgs {
     // steps together; or null.
     double* slopes;                  // (terms, channels, channels); of Potts only the first is filled
     int threads;
+    bool plain = false;              // a Potts term answers with its weight times y_c, not with what other labels get of it
 };
 
 // Maps of the rows of an array, each to its own simplex, and their derivatives.
@@ -230,7 +232,8 @@ struct Kernels {
     void (*placed_f64)(const PlaceArgs<double>&);
     void (*axis_f32)(const AxisArgs<float>&);
     void (*axis_f64)(const AxisArgs<double>&);
-    // Most channels the fused model takes, and itself: false if x held a value that was not finite.
+    // Most channels the fused model takes if it has matrices, others, a sum or a dual; and itself: false if x held a value
+    // that was not finite.
     std::int64_t fused_channels_f32, fused_channels_f64;
     bool (*fused_f32)(const FusedArgs<float>&);
     bool (*fused_f64)(const FusedArgs<double>&);

@@ -62,6 +62,28 @@ def test_any_number_of_labels(solver, labels):
     torch.testing.assert_close(at_once(E, solver), one_by_one(E, solver), rtol=0, atol=1e-11)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("labels", [17, 33, 65, 150])
+@pytest.mark.parametrize("solver", ["mf", "l2fw", "l2fw, half steps", "fw", "pgd", "pgd, falling", "emd"])
+def test_more_labels_than_registers_hold(solver, labels, dtype):
+    E, solver = energy(labels, batch=(2,), dtype=dtype), SOLVERS[solver]
+    E.unary[0, ::5, labels // 2] = torch.inf
+    atol = 1e-11 if dtype == torch.float64 else 1e-4
+    torch.testing.assert_close(at_once(E, solver), one_by_one(E, solver), rtol=0, atol=atol)
+
+
+def test_many_labels_are_taken_at_once_and_on_any_number_of_threads(monkeypatch):
+    E = energy(70, grid=(40, 50), dtype=torch.float32)
+    x0 = torch.softmax(-E.unary, -1)
+    found = []
+    for threads in (1, 2, 3):
+        monkeypatch.setattr("fwcrf.fused.threads_for", lambda work, threads=threads: threads)
+        found.append(E.pairwise.moved(x0, E.unary, SOLVERS["mf"].moves(STEPS)))
+    assert all(x is not None for x in found)
+    for x in found[1:]:
+        torch.testing.assert_close(x, found[0], rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("num_steps", [0, 1, 2, 7])
 @pytest.mark.parametrize("solver", ["l2fw", "emd", "admm"])
 def test_any_number_of_steps(solver, num_steps):

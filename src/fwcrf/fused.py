@@ -63,7 +63,7 @@ class Fused:
         )
 
     def _in_panels(self, x: Tensor, unary: Tensor | None) -> bool:
-        """Whether there are too many labels for one call, but few at a time will do."""
+        """Whether there are more labels than the engine's registers hold, but few at a time will do."""
         potts = all(isinstance(c, Potts) and c.weight.dim() == 0 for _, c in self.terms)
         return x.shape[-1] > self.native.most_labels() and potts and not self._differentiated(x, unary)
 
@@ -76,8 +76,6 @@ class Fused:
     def __call__(self, x: Tensor, unary: Tensor | None) -> Tensor:
         """P x + u; without a unary, P x."""
         weights = self._weights(x)
-        if x.shape[-1] > self.native.most_labels():
-            return self.panels(x, unary, weights)
         if self._differentiated(x, unary):
             return _Apply.apply(self, x, unary, *weights)  # type: ignore[return-value]
         return self.answer(x, unary, weights)
@@ -86,7 +84,7 @@ class Fused:
         self, x: Tensor, unary: Tensor, moves: Sequence[Move], *, in_place: bool = False
     ) -> Tensor | None:
         """Where the moves lead from x; None if derivatives are asked for that this engine has not."""
-        if x.shape[-1] > self.native.most_labels():
+        if x.shape[-1] > self.native.most_labels() and any(m.has_dual for m in moves):
             return None
         weights = self._weights(x)
         learning = self._differentiated(x, unary)
@@ -123,23 +121,6 @@ class Fused:
         out = empty(x.shape, x.dtype)
         self.run(x, unary, weights, [ANSWER], [out])
         return out
-
-    def panels(self, x: Tensor, unary: Tensor | None, weights: Sequence[Tensor]) -> Tensor:
-        """The answer for any number of labels, with Potts penalties.
-
-        With y_s = sum_c w_c K_c x_s it is (sum of all y) - y_s. A call for m of the labels has their sum in
-        place of the sum of all, and its answers add up to m - 1 times that.
-        """
-        labels = x.shape[-1]
-        count = -(-labels // self.native.most_labels())
-        out, total = empty(x.shape, x.dtype), x.new_zeros(*x.shape[:-1], 1)
-        for panel in torch.arange(labels).tensor_split(count):
-            y = self.answer(columns.take(x, panel), None, weights)
-            own = y.sum(-1, keepdim=True) / (len(panel) - 1)
-            total += own
-            out[..., panel[0] : panel[-1] + 1] = y - own
-        out += total
-        return out if unary is None else out.add_(unary)
 
     def run(
         self,
