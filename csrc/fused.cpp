@@ -7,6 +7,7 @@
 #include "grid_pass.hpp"
 #include "kernels.hpp"
 #include "lattice_pass.hpp"
+#include "memory.hpp"
 #include "scratch.hpp"
 #include "simplex_rows.hpp"
 #include "vectors.hpp"
@@ -574,11 +575,11 @@ template <typename T> struct Panels {
     }
 
     bool run() const {
-        thread_local Scratch scratch;
         bool back = false;  // whether some step looks back to x, which is else overwritten by its own sum
         for (int step = 0; step < a.steps; ++step) back = back || a.move[step].keep != T(0) || a.move[step].step != T(1);
         const std::int64_t size = a.n * a.channels;
-        T* const x = scratch.get<T>(back ? 2 * size : size);
+        const Lent memory{static_cast<T*>(take_block((back ? 2 : 1) * size * sizeof(T)))};
+        T* const x = memory.values;
         T* const y = back ? x + size : x;
         for_rows([&](std::int64_t i, T*) {
             for_panels([&](std::int64_t first, std::int64_t labels, std::int64_t at) {
@@ -590,9 +591,12 @@ template <typename T> struct Panels {
             finite &= apply(x, y);
             answer(a.move[step], x, y, step + 1 == a.steps ? a.out[step] : nullptr);
         }
-        scratch.trim();
         return finite;
     }
+    struct Lent {
+        T* values;
+        ~Lent() { give_block(values); }
+    };
 
     // y = the sum over the terms of weight (K + diag) x.
     bool apply(const T* x, T* y) const {
