@@ -171,12 +171,35 @@ void bilateral(In<T, 3> values, In<std::int64_t, 1> sizes, In<T, 1> inverse, Out
                        sizes.data(), static_cast<int>(axes), inverse.data(), out.data(), threads);
 }
 
-template <typename T> void transposed(In<T, 3> x, Out<T, 3> out, int threads) {
-    require(out.shape(0) == x.shape(0) && out.shape(1) == x.shape(2) && out.shape(2) == x.shape(1), "output shape");
+template <typename T>
+TurnArgs<T> turned(const In<T, 3>& x, const In<T, 3>* beside, double slope, double offset, Out<T, 3>& out, int threads) {
+    for (int axis = 0; axis < 3; ++axis) {
+        const std::size_t size = x.shape(axis ? 3 - axis : 0);
+        require(out.shape(axis) == size && (!beside || beside->shape(axis) == size), "output shape");
+    }
     require(threads >= 1, "threads >= 1");
+    return {x.data(), beside ? beside->data() : nullptr, out.data(), static_cast<std::int64_t>(x.shape(0)),
+            static_cast<std::int64_t>(x.shape(1)), static_cast<std::int64_t>(x.shape(2)), static_cast<T>(slope),
+            static_cast<T>(offset), threads};
+}
+
+template <typename T> void transposed(In<T, 3> x, Out<T, 3> out, int threads) {
+    const TurnArgs<T> args = turned<T>(x, nullptr, 1, 0, out, threads);
     nb::gil_scoped_release release;
-    transpose(x.data(), static_cast<std::int64_t>(x.shape(0)), static_cast<std::int64_t>(x.shape(1)),
-              static_cast<std::int64_t>(x.shape(2)), out.data(), threads);
+    transpose(args);
+}
+
+template <typename T> void transposed_log(In<T, 3> x, double slope, double offset, Out<T, 3> out, int threads) {
+    const TurnArgs<T> args = turned<T>(x, nullptr, slope, offset, out, threads);
+    nb::gil_scoped_release release;
+    log_line(args);
+}
+
+template <typename T>
+void transposed_log_derivative(In<T, 3> g, In<T, 3> x, double slope, double offset, Out<T, 3> out, int threads) {
+    const TurnArgs<T> args = turned<T>(g, &x, slope, offset, out, threads);
+    nb::gil_scoped_release release;
+    log_line_derivative(args);
 }
 
 // False if a value is not finite.
@@ -511,6 +534,9 @@ template <typename T> void bind(nb::module_& m) {
     m.def("spread_columns", &spread<T>, "x"_a.noconvert(), "which"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("largest_columns", &largest_columns<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("negative", &negated<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
+    m.def("log_line", &transposed_log<T>, "x"_a.noconvert(), "slope"_a, "offset"_a, "out"_a.noconvert(), "threads"_a);
+    m.def("log_line_derivative", &transposed_log_derivative<T>, "g"_a.noconvert(), "x"_a.noconvert(), "slope"_a,
+          "offset"_a, "out"_a.noconvert(), "threads"_a);
     m.def("transpose", &transposed<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("project", &project<T>, "v"_a.noconvert(), "scale"_a, "out"_a.noconvert(), "threads"_a);
     m.def("project_derivative", &project_derivative<T>, "d"_a.noconvert(), "p"_a.noconvert(),

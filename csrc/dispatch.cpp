@@ -41,8 +41,12 @@ namespace fwcrf {
     void edge_inner_f64(const PairArgs<double>&);                                                  \
     void edge_outer_f32(const PairArgs<float>&);                                                   \
     void edge_outer_f64(const PairArgs<double>&);                                                  \
-    void transpose_f32(const float*, std::int64_t, std::int64_t, std::int64_t, float*, int);       \
-    void transpose_f64(const double*, std::int64_t, std::int64_t, std::int64_t, double*, int);     \
+    void transpose_f32(const TurnArgs<float>&);                                                    \
+    void log_line_f32(const TurnArgs<float>&);                                                     \
+    void log_line_derivative_f32(const TurnArgs<float>&);                                          \
+    void transpose_f64(const TurnArgs<double>&);                                                   \
+    void log_line_f64(const TurnArgs<double>&);                                                    \
+    void log_line_derivative_f64(const TurnArgs<double>&);                                         \
     bool negative_f32(const float*, std::int64_t, float*, int);                                    \
     bool negative_f64(const double*, std::int64_t, double*, int);                                  \
     void largest_f32(const float*, std::int64_t, std::int64_t, std::int64_t*, int);                \
@@ -85,6 +89,10 @@ namespace fwcrf {
                                edge_outer_f64,                                                     \
                                transpose_f32,                                                      \
                                transpose_f64,                                                      \
+                               log_line_f32,                                                       \
+                               log_line_f64,                                                       \
+                               log_line_derivative_f32,                                            \
+                               log_line_derivative_f64,                                            \
                                negative_f32,                                                       \
                                negative_f64,                                                       \
                                largest_f32,                                                        \

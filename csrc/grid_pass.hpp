@@ -17,7 +17,7 @@ namespace fwcrf::FWCRF_ISA {
 // Four rows of a band times NV vectors of rows that are `stride` values apart, from the first that they share on.
 template <typename T, int NV>
 static inline void together(const Band<T>& b, std::int64_t group, const T* row, std::int64_t stride,
-                            T* const (&target)[kTogether], std::int64_t rows) {
+                            T* target, std::int64_t apart, std::int64_t rows) {
     constexpr int W = kLanes<T>;
     const T* weight = b.weight + group * b.width * kTogether;
     Vec<T> sum[kTogether][NV];
@@ -32,7 +32,7 @@ static inline void together(const Band<T>& b, std::int64_t group, const T* row, 
             for (int k = 0; k < NV; ++k) sum[j][k] += weight[j] * v[k];
     }
     for (int j = 0; j < rows; ++j)
-        for (int k = 0; k < NV; ++k) store(target[j] + k * W, sum[j][k]);
+        for (int k = 0; k < NV; ++k) store(target + j * apart + k * W, sum[j][k]);
 }
 
 template <typename T> static inline std::int64_t rows_of(const Band<T>& b, std::int64_t group) {
@@ -45,8 +45,7 @@ template <typename T> static inline std::int64_t rows_of(const Band<T>& b, std::
 template <typename T, int NV>
 static void band_narrow(const Band<T>& b, std::int64_t inner, const T* source, T* target, std::int64_t apart) {
     for (std::int64_t group = 0; group < b.groups(); ++group) {
-        T* const first = target + group * kTogether * apart;
-        together<T, NV>(b, group, source + b.first[group] * inner, inner, {first, first + apart, first + 2 * apart, first + 3 * apart},
+        together<T, NV>(b, group, source + b.first[group] * inner, inner, target + group * kTogether * apart, apart,
                         rows_of(b, group));
     }
 }
@@ -56,11 +55,8 @@ template <typename T>
 static inline void band_rows(const Band<T>& b, std::int64_t group, const T* row, std::int64_t stride,
                              std::int64_t count, T* target, std::int64_t apart) {
     constexpr int W = kLanes<T>;
-    for (std::int64_t e = 0; e < count; e += 2 * W) {
-        T* const first = target + e;
-        together<T, 2>(b, group, row + e, stride, {first, first + apart, first + 2 * apart, first + 3 * apart},
-                       rows_of(b, group));
-    }
+    for (std::int64_t e = 0; e < count; e += 2 * W)
+        together<T, 2>(b, group, row + e, stride, target + e, apart, rows_of(b, group));
 }
 
 template <typename T>

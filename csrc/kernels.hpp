@@ -163,6 +163,17 @@ template <typename T> struct SimplexArgs {
     int threads;
 };
 
+// From (batch, rows, columns) to (batch, columns, rows), as it is or as the logarithm of slope x + offset; or the
+// derivative of that times x, where it was taken of `beside`.
+template <typename T> struct TurnArgs {
+    const T* x;
+    const T* beside;                 // (batch, columns, rows) or null
+    T* out;
+    std::int64_t batch, rows, columns;
+    T slope, offset;
+    int threads;
+};
+
 // The ends of the edges of a graph by node: those of node i are first[i] to first[i + 1].
 struct Adjacency {
     std::int64_t n, edges;
@@ -255,8 +266,12 @@ struct Kernels {
     void (*edge_outer_f32)(const PairArgs<float>&);
     void (*edge_outer_f64)(const PairArgs<double>&);
     // See layout.hpp.
-    void (*transpose_f32)(const float*, std::int64_t, std::int64_t, std::int64_t, float*, int);
-    void (*transpose_f64)(const double*, std::int64_t, std::int64_t, std::int64_t, double*, int);
+    void (*transpose_f32)(const TurnArgs<float>&);
+    void (*transpose_f64)(const TurnArgs<double>&);
+    void (*log_line_f32)(const TurnArgs<float>&);
+    void (*log_line_f64)(const TurnArgs<double>&);
+    void (*log_line_derivative_f32)(const TurnArgs<float>&);
+    void (*log_line_derivative_f64)(const TurnArgs<double>&);
     bool (*negative_f32)(const float*, std::int64_t, float*, int);
     bool (*negative_f64)(const double*, std::int64_t, double*, int);
     void (*largest_f32)(const float*, std::int64_t, std::int64_t, std::int64_t*, int);

@@ -1,20 +1,21 @@
-// Between a network's layout, channel after channel, and the library's, pixel after pixel; and from there to labels.
+// Between a network's layout, channel after channel, and the library's, pixel after pixel; logarithms on the way, and labels.
 #include "kernels.hpp"
 #include "vectors.hpp"
 
 namespace fwcrf::FWCRF_ISA {
 
-// Squares of W x W entries in vectors, from the first to the last row and column; the last square of a row of them
-// starts early enough to end with it. What is too narrow for a square goes entry by entry.
-template <typename T>
-static void transpose(const T* x, std::int64_t batch, std::int64_t rows, std::int64_t columns, T* out, int threads) {
+// out[b][j][i] = act(x[b][i][j], beside[b][j][i]), where `beside` may be null. Squares of W x W entries in vectors, from
+// the first to the last row and column; the last square of a row of them starts early enough to end with it. What is too
+// narrow for a square goes entry by entry.
+template <typename T, typename F>
+static void transposed(const TurnArgs<T>& a, F&& act) {
     constexpr std::int64_t W = kLanes<T>, kTile = 64;  // tiles of both arrays fit into the first-level cache together
+    const std::int64_t rows = a.rows, columns = a.columns;
     const std::int64_t down = (rows + kTile - 1) / kTile, across = (columns + kTile - 1) / kTile;
-    (void)threads;
 #ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(threads)
+#pragma omp parallel for schedule(static) num_threads(a.threads)
 #endif
-    for (std::int64_t tile = 0; tile < batch * down * across; ++tile) {
+    for (std::int64_t tile = 0; tile < a.batch * down * across; ++tile) {
         // Along the longer side within a stretch of memory of either array.
         const bool wide = columns >= rows;
         const std::int64_t within = tile % (down * across), image = tile / (down * across);
@@ -22,11 +23,13 @@ static void transpose(const T* x, std::int64_t batch, std::int64_t rows, std::in
         const std::int64_t j0 = (wide ? within / down : within % across) * kTile;
         const std::int64_t i1 = i0 + kTile < rows ? i0 + kTile : rows;
         const std::int64_t j1 = j0 + kTile < columns ? j0 + kTile : columns;
-        const T* const from = x + image * rows * columns;
-        T* const to = out + image * rows * columns;
+        const T* const from = a.x + image * rows * columns;
+        const T* const beside = a.beside ? a.beside + image * rows * columns : from;
+        T* const to = a.out + image * rows * columns;
         if (i1 - i0 < W || j1 - j0 < W) {
             for (std::int64_t i = i0; i < i1; ++i)
-                for (std::int64_t j = j0; j < j1; ++j) to[j * rows + i] = from[i * columns + j];
+                for (std::int64_t j = j0; j < j1; ++j)
+                    to[j * rows + i] = act(Vec<T>{} + from[i * columns + j], Vec<T>{} + beside[j * rows + i])[0];
             continue;
         }
         for (std::int64_t i = i0; i < i1; i += W)
@@ -35,9 +38,50 @@ static void transpose(const T* x, std::int64_t batch, std::int64_t rows, std::in
                 Vec<T> square[W];
                 for (int k = 0; k < W; ++k) square[k] = load(from + (r + k) * columns + c);
                 transpose<T>(square);
-                for (int k = 0; k < W; ++k) store(to + (c + k) * rows + r, square[k]);
+                for (int k = 0; k < W; ++k) {
+                    const std::int64_t at = (c + k) * rows + r;
+                    store(to + at, act(square[k], load(beside + at)));
+                }
             }
     }
+}
+
+template <typename T> static void transpose(const TurnArgs<T>& a) {
+    transposed(a, [](Vec<T> v, Vec<T>) { return v; });
+}
+
+// log x = e log 2 + 2 artanh s with x = 2^e m, m about 1 and s = (m - 1) / (m + 1); for positive normal numbers, and NaN. So
+// many terms of the series are exact to rounding.
+template <typename T> struct Log;
+template <> struct Log<float> {
+    static constexpr int mantissa = 23, terms = 5;
+    static constexpr std::int32_t half = 0x3f3504f3;  // the square root of 1/2
+};
+template <> struct Log<double> {
+    static constexpr int mantissa = 52, terms = 11;
+    static constexpr std::int64_t half = 0x3fe6a09e667f3bcd;
+};
+template <typename T> static inline Vec<T> log(Vec<T> x) {
+    using L = Log<T>;
+    using Integer = decltype(x > x);
+    const Integer bits = (Integer)x, e = (bits - L::half) >> L::mantissa;
+    const Vec<T> m = (Vec<T>)(bits - (e << L::mantissa));
+    const Vec<T> s = (m - T(1)) / (m + T(1)), z = s * s;
+    Vec<T> sum = Vec<T>{} + T(1) / (2 * L::terms + 1);
+    for (int k = L::terms - 1; k >= 0; --k) sum = sum * z + T(1) / (2 * k + 1);
+    // Log 2 in two parts, the first of few digits, so that its product with e is exact.
+    const Vec<T> n = __builtin_convertvector(e, Vec<T>);
+    const Vec<T> found = n * T(0.693359375) + (n * T(-2.1219444005469058e-4) + (s + s) * sum);
+    return x == x ? found : x;
+}
+
+template <typename T> static void log_line(const TurnArgs<T>& a) {
+    const T slope = a.slope, offset = a.offset;
+    transposed(a, [=](Vec<T> v, Vec<T>) { return log<T>(slope * v + offset); });
+}
+template <typename T> static void log_line_derivative(const TurnArgs<T>& a) {
+    const T slope = a.slope, offset = a.offset;
+    transposed(a, [=](Vec<T> g, Vec<T> x) { return slope * g / (slope * x + offset); });
 }
 
 // False if a value is not finite.
@@ -106,10 +150,9 @@ static void largest(const T* x, std::int64_t n, std::int64_t length, std::int64_
 }
 
 #define FWCRF_LAYOUT(T, SUFFIX)                                                                                      \
-    void transpose_##SUFFIX(const T* x, std::int64_t batch, std::int64_t rows, std::int64_t columns, T* out,         \
-                            int threads) {                                                                           \
-        transpose<T>(x, batch, rows, columns, out, threads);                                                            \
-    }                                                                                                                \
+    void transpose_##SUFFIX(const TurnArgs<T>& a) { transpose(a); }                                                      \
+    void log_line_##SUFFIX(const TurnArgs<T>& a) { log_line(a); }                                                        \
+    void log_line_derivative_##SUFFIX(const TurnArgs<T>& a) { log_line_derivative(a); }                                  \
     bool negative_##SUFFIX(const T* x, std::int64_t n, T* out, int threads) { return negative(x, n, out, threads); }      \
     void largest_##SUFFIX(const T* x, std::int64_t n, std::int64_t length, std::int64_t* out, int threads) {         \
         largest(x, n, length, out, threads);                                                                         \

@@ -1,15 +1,22 @@
-// Between a network's layout, channel after channel, and the library's, pixel after pixel; and from there to labels.
+// Between a network's layout, channel after channel, and the library's, pixel after pixel; logarithms on the way, and labels.
 #pragma once
 
 #include "kernels.hpp"
 
 namespace fwcrf {
 
-// out[b][j][i] = x[b][i][j], for (batch, rows, columns).
-template <typename T>
-void transpose(const T* x, std::int64_t batch, std::int64_t rows, std::int64_t columns, T* out, int threads) {
-    if constexpr (sizeof(T) == 4) kernels().transpose_f32(x, batch, rows, columns, out, threads);
-    else kernels().transpose_f64(x, batch, rows, columns, out, threads);
+// See TurnArgs.
+template <typename T> void transpose(const TurnArgs<T>& a) {
+    if constexpr (sizeof(T) == 4) kernels().transpose_f32(a);
+    else kernels().transpose_f64(a);
+}
+template <typename T> void log_line(const TurnArgs<T>& a) {
+    if constexpr (sizeof(T) == 4) kernels().log_line_f32(a);
+    else kernels().log_line_f64(a);
+}
+template <typename T> void log_line_derivative(const TurnArgs<T>& a) {
+    if constexpr (sizeof(T) == 4) kernels().log_line_derivative_f32(a);
+    else kernels().log_line_derivative_f64(a);
 }
 
 // out = -x; false if a value is not finite.

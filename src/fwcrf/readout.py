@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fwcrf import _core
 from fwcrf.kernels.ops import differentiated, untraced
-from fwcrf.layout import labels_first
 from fwcrf.memory import empty
+from fwcrf.threads import threads_for
 
 
 def log_probabilities(x: Tensor, epsilon: float, grid: Sequence[int], *, single: bool = False) -> Tensor:
@@ -24,32 +25,38 @@ def log_probabilities(x: Tensor, epsilon: float, grid: Sequence[int], *, single:
     """
     log_p = _log(x, 1 - epsilon, epsilon / x.shape[-1])
     if single:
-        log_p = log_p[..., 1:] - log_p[..., :1]
-    return labels_first(log_p, grid)
+        log_p = log_p[..., 1:, :] - log_p[..., :1, :]
+    return log_p.unflatten(-1, tuple(grid))
 
 
 def _log(x: Tensor, a: float, b: float) -> Tensor:
-    if not untraced(x):
-        return torch.log(a * x + b)
-    return _Log.apply(x, a, b) if differentiated(x) else _line(x, a, b).log_()  # type: ignore[return-value]
+    """log(a x + b), labels before pixels."""
+    if not untraced(x) or x.dtype not in (torch.float32, torch.float64):
+        return torch.log(a * x + b).mT.contiguous()
+    return _Log.apply(x, a, b) if differentiated(x) else _native(_core.log_line, x, settings=(a, b))  # type: ignore[return-value]
 
 
-def _line(x: Tensor, a: float, b: float) -> Tensor:
-    """a x + b in memory that is kept for reuse."""
-    return torch.mul(x.detach(), a, out=empty(x.shape, x.dtype)).add_(b)
+def _native(function: Callable[..., None], *inputs: Tensor, settings: tuple[float, float]) -> Tensor:
+    """What a native function makes of arrays, with the last two axes of the first exchanged."""
+    *batch, rows, columns = inputs[0].shape
+    out = empty((*batch, columns, rows), inputs[0].dtype)
+    if out.numel():
+        given = (t.detach().contiguous().view(-1, *t.shape[-2:]) for t in inputs)
+        function(*given, *settings, out.view(-1, columns, rows), threads_for(8 * out.numel()))
+    return out
 
 
 class _Log(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, a: float, b: float) -> Tensor:
         ctx.save_for_backward(x)
-        ctx.a, ctx.b = a, b
-        return _line(x, a, b).log_()
+        ctx.settings = a, b
+        return _native(_core.log_line, x, settings=ctx.settings)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
         (x,) = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            return ctx.a * g / (ctx.a * x + ctx.b), None, None
-        line = _line(x, ctx.a, ctx.b)
-        return torch.div(g, line, out=line).mul_(ctx.a), None, None
+        if not torch.is_grad_enabled() and untraced(g):
+            return _native(_core.log_line_derivative, g, x, settings=ctx.settings), None, None
+        a, b = ctx.settings
+        return a * g.mT / (a * x + b), None, None

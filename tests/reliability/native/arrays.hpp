@@ -59,7 +59,8 @@ template <typename T> void grid(Choices& c) {
     for (std::int64_t i = 0; i < x.size; ++i)
         if (std::isfinite(x[i]) && out[i] != -x[i]) found("a negative is not right");
     if (spoilt) return;
-    transpose(x.get(), outer, length, inner, turned.get(), threads);
+    const TurnArgs<T> turn{x.get(), nullptr, turned.get(), outer, length, inner, T(1), T(0), threads};
+    transpose(turn);
     for (std::int64_t b = 0; b < outer; ++b)
         for (std::int64_t i = 0; i < length; ++i)
             for (std::int64_t j = 0; j < inner; ++j)
