@@ -48,3 +48,11 @@ def test_the_largest_of_nothing_and_of_views() -> None:
     x = torch.rand(5, 40)[:, ::2]
     assert torch.equal(columns.largest(x), x.argmax(-1))
     assert torch.equal(columns.largest(x.half()), x.half().argmax(-1))
+
+
+def test_gradients_in_memory_of_ours_are_added_up_in_place() -> None:
+    x = torch.zeros(1, 600, 700, requires_grad=True)
+    with torch.profiler.profile() as profile:
+        (transposed(x) + transposed(x)).sum().backward()
+    added = [event.name for event in profile.events() if event.name in ("aten::add", "aten::add_")]
+    assert added == ["aten::add", "aten::add_"]  # forward, and backward

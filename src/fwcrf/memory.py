@@ -19,4 +19,5 @@ def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     size = math.prod(shape) * dtype.itemsize
     if size < _LARGE:
         return torch.empty(tuple(shape), dtype=dtype)
-    return torch.from_numpy(_core.empty(size)).view(dtype).view(tuple(shape))
+    # Not a view: autograd adds gradients up in memory that belongs to one tensor alone, and else takes new memory.
+    return torch.frombuffer(_core.empty(size), dtype=dtype).resize_(tuple(shape))
