@@ -142,6 +142,16 @@ template <typename T> void placed(In<T, 2> weight, double exponent, Out<T, 2> ou
     else kernels().placed_f64(args);
 }
 
+template <typename T> void scaled_rows(In<T, 2> weight, In<T, 1> factor, Out<T, 2> out, int threads) {
+    require(out.shape(0) == weight.shape(0) && out.shape(1) == weight.shape(1), "output shape");
+    require(factor.shape(0) == weight.shape(0) && threads >= 1, "one factor per point, threads >= 1");
+    nb::gil_scoped_release release;
+    const ScaleArgs<T> args{weight.data(), factor.data(), out.data(), static_cast<std::int64_t>(weight.shape(0)),
+                            static_cast<int>(weight.shape(1)), threads};
+    if constexpr (sizeof(T) == 4) kernels().scaled_rows_f32(args);
+    else kernels().scaled_rows_f64(args);
+}
+
 template <typename T>
 void filter_axis(In<T, 3> x, In<T, 1> taps, Out<T, 3> out, int threads) {
     require(taps.shape(0) >= 1 && threads >= 1, "at least the centre tap, threads >= 1");
@@ -526,6 +536,8 @@ template <typename T> void bind(nb::module_& m) {
     m.def("gaussian_sums", &gaussian_sums<T>, "rows"_a.noconvert(), "columns"_a.noconvert(), "out"_a.noconvert(),
           "threads"_a);
     m.def("placed", &placed<T>, "weight"_a.noconvert(), "exponent"_a, "out"_a.noconvert(), "threads"_a);
+    m.def("scaled_rows", &scaled_rows<T>, "weight"_a.noconvert(), "factor"_a.noconvert(), "out"_a.noconvert(),
+          "threads"_a);
     m.def("filter_axis", &filter_axis<T>, "x"_a.noconvert(), "taps"_a.noconvert(),
           "out"_a.noconvert(), "threads"_a);
     m.def("label_spans", &label_spans<T>, "x"_a.noconvert(), "unary"_a.noconvert(), "gap"_a.noconvert(),

@@ -20,6 +20,8 @@ namespace fwcrf {
     void gaussian_sums_f64(const SumArgs<double>&);                                                \
     void placed_f32(const PlaceArgs<float>&);                                                      \
     void placed_f64(const PlaceArgs<double>&);                                                     \
+    void scaled_rows_f32(const ScaleArgs<float>&);                                                 \
+    void scaled_rows_f64(const ScaleArgs<double>&);                                                \
     void axis_f32(const AxisArgs<float>&);                                                         \
     void axis_f64(const AxisArgs<double>&);                                                        \
     std::int64_t fused_channels(int);                                                              \
@@ -65,6 +67,8 @@ namespace fwcrf {
                                gaussian_sums_f64,                                                  \
                                placed_f32,                                                         \
                                placed_f64,                                                         \
+                               scaled_rows_f32,                                                    \
+                               scaled_rows_f64,                                                    \
                                axis_f32,                                                           \
                                axis_f64,                                                           \
                                fused_channels(4),                                                  \

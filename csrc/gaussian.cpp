@@ -1,4 +1,4 @@
-// What a lattice is made like a Gaussian with: sums of the exact kernel, and weights by place in the simplex.
+// What a lattice is made like a Gaussian with: sums of the exact kernel, weights by place in the simplex, and by point.
 #include "kernels.hpp"
 #include "scratch.hpp"
 #include "simplex_rows.hpp"
@@ -66,9 +66,19 @@ template <int C, typename T> static void placed(const PlaceArgs<T>& a) {
     }
 }
 
+template <int C, typename T> static void scaled_rows(const ScaleArgs<T>& a) {
+    const int corners = C ? C : a.corners;
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static) num_threads(a.threads)
+#endif
+    for (std::int64_t i = 0; i < a.n; ++i)
+        for (int c = 0; c < corners; ++c) a.out[i * corners + c] = a.factor[i] * a.weight[i * corners + c];
+}
+
 #define FWCRF_GAUSSIAN(T, SUFFIX)                                                     \
     void gaussian_sums_##SUFFIX(const SumArgs<T>& a) { gaussian_sums(a); }            \
-    void placed_##SUFFIX(const PlaceArgs<T>& a) { a.corners == 6 ? placed<6>(a) : placed<0>(a); }
+    void placed_##SUFFIX(const PlaceArgs<T>& a) { a.corners == 6 ? placed<6>(a) : placed<0>(a); }                      \
+    void scaled_rows_##SUFFIX(const ScaleArgs<T>& a) { a.corners == 6 ? scaled_rows<6>(a) : scaled_rows<0>(a); }
 
 FWCRF_GAUSSIAN(float, f32)
 FWCRF_GAUSSIAN(double, f64)

@@ -81,6 +81,16 @@ template <typename T> struct PlaceArgs {
     int threads;
 };
 
+// out_i = factor_i w_i.
+template <typename T> struct ScaleArgs {
+    const T* weight;                 // (n, corners)
+    const T* factor;                 // (n)
+    T* out;                          // (n, corners)
+    std::int64_t n;
+    int corners;
+    int threads;
+};
+
 // Gaussian-like filter along one axis of an array seen as (outer, length, inner), zero outside.
 template <typename T> struct AxisArgs {
     const T* x;
@@ -241,6 +251,8 @@ struct Kernels {
     void (*gaussian_sums_f64)(const SumArgs<double>&);
     void (*placed_f32)(const PlaceArgs<float>&);
     void (*placed_f64)(const PlaceArgs<double>&);
+    void (*scaled_rows_f32)(const ScaleArgs<float>&);
+    void (*scaled_rows_f64)(const ScaleArgs<double>&);
     void (*axis_f32)(const AxisArgs<float>&);
     void (*axis_f64)(const AxisArgs<double>&);
     // Most channels the fused model takes if it has matrices, others, a sum or a dual; and itself: false if x held a value

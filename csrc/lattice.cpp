@@ -3,6 +3,7 @@
 #include <array>
 #include <limits>
 #include <stdexcept>
+#include <utility>
 
 #include "kernels.hpp"
 
@@ -36,8 +37,8 @@ template <int W> struct Key {
     }
 };
 
-// A vertex is its remainder m (0..d, all its coordinates are m modulo d + 1), the quotients of its
-// first d coordinates by d + 1, and its image. Each takes a bit field wide enough for the range of the
+// A vertex is its remainder m (0..d, all its coordinates are m modulo d + 1) and the quotients of its
+// first d coordinates by d + 1. Each takes a bit field wide enough for the range of the
 // data with room for a step in any direction, and no field straddles two words: so moving from vertex
 // to vertex is plain addition of words, and nothing can overflow.
 struct Field {
@@ -46,11 +47,11 @@ struct Field {
 
 struct Layout {
     int d, words = 1;
-    Field remainder, image;
+    Field remainder;
     std::array<Field, kMaxDim> quotient;
     std::array<std::int64_t, kMaxDim> offset;
 
-    Layout(int d, const std::int64_t* low, const std::int64_t* high, std::int64_t images) : d(d) {
+    Layout(int d, const std::int64_t* low, const std::int64_t* high) : d(d) {
         int used = 0;
         const auto place = [&](std::uint64_t largest) {
             int bits = 1;
@@ -64,7 +65,6 @@ struct Layout {
             return field;
         };
         remainder = place(kMaxDim + 1);
-        image = place(static_cast<std::uint64_t>(images));
         for (int i = 0; i < d; ++i) {
             offset[i] = low[i] - 3;
             quotient[i] = place(static_cast<std::uint64_t>(high[i] - low[i] + 6));
@@ -255,11 +255,6 @@ void insert_range(const Points<T>& points, const Layout& layout, const Steps<W>&
                 base[field.word][l] += static_cast<std::uint64_t>(block.quotient[a][l] - offset)
                                        << field.shift;
         }
-        if (points.batch > 1) {
-            for (int l = 0; l < count; ++l)
-                base[layout.image.word][l] += static_cast<std::uint64_t>((first + l) / points.n)
-                                              << layout.image.shift;
-        }
         for (int l = 0; l < count; ++l) {
             Simplex<W, C>& simplex = simplices[l];
             for (int w = 0; w < W; ++w) simplex.base[w] = base[w][l];
@@ -330,7 +325,7 @@ template <int W, typename T>
 Graph build_words(const Points<T>& points, const Layout& layout, const double* scale,
                   std::int32_t* index, T* weight, std::int64_t* order, int threads) {
     const Steps<W> steps(layout);
-    const std::int64_t total = points.batch * points.n;
+    const std::int64_t total = points.n;
     const int corners = points.d + 1;
 #ifndef _OPENMP
     threads = 1;
@@ -375,14 +370,70 @@ Graph build_words(const Points<T>& points, const Layout& layout, const double* s
 
 }  // namespace
 
+namespace {
+
+// The lattice of one image.
 template <typename T>
-Graph build(const Points<T>& points, const double* scale, const std::int64_t* low,
-            const std::int64_t* high, std::int32_t* index, T* weight, std::int64_t* order, int threads) {
-    const Layout layout(points.d, low, high, points.batch);
+Graph build_one(const Points<T>& points, const Layout& layout, const double* scale, std::int32_t* index, T* weight,
+                std::int64_t* order, int threads) {
     if (layout.words == 1) return build_words<1>(points, layout, scale, index, weight, order, threads);
     if (layout.words == 2) return build_words<2>(points, layout, scale, index, weight, order, threads);
     if (layout.words <= 4) return build_words<4>(points, layout, scale, index, weight, order, threads);
-    return build_words<kMaxDim + 2>(points, layout, scale, index, weight, order, threads);
+    return build_words<kMaxDim + 1>(points, layout, scale, index, weight, order, threads);
+}
+
+// Lattices of several images as one.
+Graph joined(std::vector<Graph>&& graphs, int corners) {
+    if (graphs.size() == 1) return std::move(graphs.front());
+    Graph all;
+    for (const Graph& graph : graphs) all.vertices += graph.vertices;
+    if (all.vertices >= std::numeric_limits<std::int32_t>::max()) throw std::length_error("too many lattice vertices");
+    all.neighbors.resize(all.vertices * corners * 2);
+    std::int64_t first = 0;
+    for (const Graph& graph : graphs) {
+        const std::int64_t count = 2 * graph.vertices;
+        for (int axis = 0; axis < corners; ++axis) {
+            const std::int32_t* const from = graph.neighbors.data() + axis * count;
+            std::int32_t* const to = all.neighbors.data() + 2 * (axis * all.vertices + first);
+            for (std::int64_t i = 0; i < count; ++i)
+                to[i] = static_cast<std::int32_t>(from[i] < graph.vertices ? from[i] + first : all.vertices);
+        }
+        first += graph.vertices;
+    }
+    return all;
+}
+
+}  // namespace
+
+template <typename T>
+Graph build(const Points<T>& points, const double* scale, const std::int64_t* low,
+            const std::int64_t* high, std::int32_t* index, T* weight, std::int64_t* order, int threads) {
+    const Layout layout(points.d, low, high);
+    const int corners = points.d + 1;
+    const std::int64_t each = points.n * corners;
+    std::vector<Graph> graphs(points.batch);
+    // Images side by side, or else the threads share the points of each.
+    const int beside = points.batch < threads ? 1 : threads;
+    bool failed = false;  // an exception must not leave a parallel region
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static) num_threads(beside) reduction(|| : failed)
+#endif
+    for (std::int64_t b = 0; b < points.batch; ++b) {
+        try {
+            const Points<T> own{points.features + b * points.n * points.d, 1, points.n, points.d, points.single};
+            graphs[b] = build_one(own, layout, scale, index + b * each, weight + b * each,
+                                  order + b * points.n * order_words(corners), beside == 1 ? threads : 1);
+        } catch (const std::exception&) {
+            failed = true;
+        }
+    }
+    if (failed) throw std::length_error("the lattice does not fit into memory");
+    std::int64_t first = 0;
+    for (std::int64_t b = 0; b < points.batch; ++b) {
+        for (std::int64_t i = b * each; first && i < (b + 1) * each; ++i) index[i] += static_cast<std::int32_t>(first);
+        first += graphs[b].vertices;
+    }
+    return joined(std::move(graphs), corners);
 }
 
 namespace {

@@ -19,5 +19,5 @@ def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     size = math.prod(shape) * dtype.itemsize
     if size < _LARGE:
         return torch.empty(tuple(shape), dtype=dtype)
-    # Not a view: autograd adds gradients up in memory that belongs to one tensor alone, and else takes new memory.
+    # Not a view: autograd adds gradients in place where their memory belongs to one tensor alone.
     return torch.frombuffer(_core.empty(size), dtype=dtype).resize_(tuple(shape))

@@ -54,6 +54,16 @@ def test_weights_by_place_are_those_of_the_formula(n, corners, dtype):
     assert_close(ops.placed(weight, -0.3), learned.detach())
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("corners", [2, 6, 17])
+def test_weights_by_point_are_products(corners, dtype):
+    weight, factor = points(3, 101, corners, dtype=dtype), points(3, 101, dtype=dtype, seed=1)
+    assert torch.equal(ops.scaled_rows(weight, factor), weight * factor.unsqueeze(-1))
+    shared = points(101, dtype=dtype, seed=2)
+    assert torch.equal(ops.scaled_rows(weight, shared), weight * shared.unsqueeze(-1))
+    assert ops.scaled_rows(weight, factor.clone().requires_grad_()).requires_grad
+
+
 def test_arguments_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="one sum per row"):
         _core.gaussian_sums(torch.zeros(1, 3, 2), torch.zeros(1, 4, 2), torch.zeros(1, 4), 1)

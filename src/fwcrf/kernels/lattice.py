@@ -192,8 +192,8 @@ class Lattice(Operator):
             right = left
         elif not self._diagonal:
             self.diagonal()
-        slice = self.slice * left.unsqueeze(-1)
-        splat = slice if both and self.slice is self.splat else self.splat * right.unsqueeze(-1)
+        slice = ops.scaled_rows(self.slice, left)
+        splat = slice if both and self.slice is self.splat else ops.scaled_rows(self.splat, right)
         return replace(
             self,
             splat=splat,

@@ -343,6 +343,17 @@ def placed(weight: Tensor, exponent: float) -> Tensor:
     return out
 
 
+def scaled_rows(weight: Tensor, factor: Tensor) -> Tensor:
+    """factor_i w_i, for the weights w of each point on the last axis."""
+    same = weight.dtype == factor.dtype and weight.shape[:-1] == factor.shape
+    if not same or not untraced(weight) or differentiated(weight, factor):
+        return weight * factor.unsqueeze(-1)
+    out, corners = empty(weight.shape, weight.dtype), weight.shape[-1]
+    rows, factors = weight.detach().contiguous().view(-1, corners), factor.detach().contiguous().view(-1)
+    _core.scaled_rows(rows, factors, out.view(-1, corners), threads_for(4 * out.numel()))
+    return out
+
+
 @torch.library.custom_op("fwcrf::lattice_diagonal", mutates_args=())
 def _diagonal(
     weight: Tensor, index: Tensor, order: Tensor, neighbors: Tensor, tap: float, identity: float

@@ -64,14 +64,18 @@ template <typename T> void fitted(Choices& c, std::int64_t batch, std::int64_t n
     Array<T> sums(batch * n), weight(l.weight.size);
     const SumArgs<T> sum{some.get(), others.get(), sums.get(), batch, n, columns, l.d, threads};
     const PlaceArgs<T> place{l.weight.get(), weight.get(), batch * n, l.corners, T(-0.3), threads};
+    Array<T> scaled(l.weight.size);
+    const ScaleArgs<T> scale{l.weight.get(), sums.get(), scaled.get(), batch * n, l.corners, threads};
     if constexpr (is_float<T>) {
         kernels().gaussian_sums_f32(sum);
         kernels().placed_f32(place);
+        kernels().scaled_rows_f32(scale);
     } else {
         kernels().gaussian_sums_f64(sum);
         kernels().placed_f64(place);
+        kernels().scaled_rows_f64(scale);
     }
-    if (!sums.finite()) found("sums of the exact kernel are not finite");
+    if (!sums.finite() || !scaled.finite()) found("sums of the exact kernel are not finite");
     for (std::int64_t i = 0; i < weight.size; ++i)
         if (!(std::abs(weight[i]) <= std::abs(l.weight[i]))) found("a weight has grown by its place");
 }
