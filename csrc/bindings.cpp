@@ -103,6 +103,31 @@ bool filter(In<T, 3> x, In<std::int32_t, 2> index, In<T, 2> splat, In<T, 2> slic
     return finite;
 }
 
+// dots += <left, blurred values of x at each corner>, summed over the images.
+template <typename T>
+void corner_dots(In<T, 3> left, In<T, 3> x, In<std::int32_t, 2> index, In<T, 2> splat, In<std::int32_t, 3> neighbors,
+                 double tap, double identity, int order, Out<T, 2> dots, int threads) {
+    const std::size_t n = x.shape(1), corners = index.shape(1), image = n * x.shape(2);
+    const auto most = static_cast<std::size_t>(sizeof(T) == 4 ? kernels().fused_channels_f32 : kernels().fused_channels_f64);
+    require(corners >= 2 && corners <= kMaxDim + 1, "2 to 17 corners");
+    require(x.shape(2) >= 1 && x.shape(2) <= most, "number of channels");
+    for (int axis = 0; axis < 3; ++axis) require(left.shape(axis) == x.shape(axis), "arrays of one shape");
+    require(index.shape(0) == n && splat.shape(0) == n && dots.shape(0) == n, "one row per point");
+    require(splat.shape(1) == corners && dots.shape(1) == corners, "one weight per corner");
+    require(neighbors.shape(0) == corners && neighbors.shape(2) == 2, "neighbours of every axis");
+    require(order >= 0 && order <= 2 && threads >= 1, "order and threads");
+    nb::gil_scoped_release release;
+    for (std::size_t g = 0; g < x.shape(0); ++g) {
+        const FilterArgs<T> args{x.data() + g * image, nullptr, static_cast<std::int64_t>(n),
+                                 static_cast<std::int64_t>(x.shape(2)), static_cast<int>(corners), index.data(),
+                                 splat.data(), splat.data(), nullptr, static_cast<std::int64_t>(neighbors.shape(1)),
+                                 neighbors.data(), static_cast<T>(tap), static_cast<T>(identity),
+                                 static_cast<BlurOrder>(order), threads};
+        if constexpr (sizeof(T) == 4) kernels().corner_dots_f32(args, left.data() + g * image, dots.data());
+        else kernels().corner_dots_f64(args, left.data() + g * image, dots.data());
+    }
+}
+
 template <typename T>
 void lattice_diagonal(In<std::int32_t, 2> index, In<T, 2> weight, In<std::int64_t, 2> order,
                       In<std::int32_t, 3> neighbors, double tap, double identity, Out<T, 1> out,
@@ -162,6 +187,18 @@ void filter_axis(In<T, 3> x, In<T, 1> taps, Out<T, 3> out, int threads) {
                      taps.data(), static_cast<std::int64_t>(taps.shape(0)) - 1, threads};
     if constexpr (sizeof(T) == 4) kernels().axis_f32(args);
     else kernels().axis_f64(args);
+}
+
+// The derivative of <g, filtered x> in each tap.
+template <typename T> void tap_slopes(In<T, 3> g, In<T, 3> x, Out<double, 1> out, int threads) {
+    require(out.shape(0) >= 1 && threads >= 1, "at least the centre tap, threads >= 1");
+    for (int axis = 0; axis < 3; ++axis) require(g.shape(axis) == x.shape(axis), "arrays of one shape");
+    nb::gil_scoped_release release;
+    const AxisArgs<T> args{x.data(), const_cast<T*>(g.data()), static_cast<std::int64_t>(x.shape(0)),
+                           static_cast<std::int64_t>(x.shape(1)), static_cast<std::int64_t>(x.shape(2)), nullptr,
+                           static_cast<std::int64_t>(out.shape(0)) - 1, threads};
+    if constexpr (sizeof(T) == 4) kernels().tap_slopes_f32(args, out.data());
+    else kernels().tap_slopes_f64(args, out.data());
 }
 
 template <typename T>
@@ -531,6 +568,9 @@ template <typename T> void bind(nb::module_& m) {
     m.def("filter", &filter<T>, "x"_a.noconvert(), "index"_a.noconvert(), "splat"_a.noconvert(),
           "slice"_a.noconvert(), "neighbors"_a.noconvert(), "shift"_a.noconvert().none(), "tap"_a,
           "identity"_a, "order"_a, "out"_a.noconvert(), "threads"_a);
+    m.def("corner_dots", &corner_dots<T>, "left"_a.noconvert(), "x"_a.noconvert(), "index"_a.noconvert(),
+          "splat"_a.noconvert(), "neighbors"_a.noconvert(), "tap"_a, "identity"_a, "order"_a, "dots"_a.noconvert(),
+          "threads"_a);
     m.def("diagonal", &lattice_diagonal<T>, "index"_a.noconvert(), "weight"_a.noconvert(),
           "order"_a.noconvert(), "neighbors"_a.noconvert(), "tap"_a, "identity"_a, "out"_a.noconvert(), "threads"_a);
     m.def("gaussian_sums", &gaussian_sums<T>, "rows"_a.noconvert(), "columns"_a.noconvert(), "out"_a.noconvert(),
@@ -540,6 +580,7 @@ template <typename T> void bind(nb::module_& m) {
           "threads"_a);
     m.def("filter_axis", &filter_axis<T>, "x"_a.noconvert(), "taps"_a.noconvert(),
           "out"_a.noconvert(), "threads"_a);
+    m.def("tap_slopes", &tap_slopes<T>, "g"_a.noconvert(), "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("label_spans", &label_spans<T>, "x"_a.noconvert(), "unary"_a.noconvert(), "gap"_a.noconvert(),
           "most"_a.noconvert(), "threads"_a);
     m.def("take_columns", &take<T>, "x"_a.noconvert(), "which"_a.noconvert(), "out"_a.noconvert(), "threads"_a);

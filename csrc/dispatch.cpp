@@ -14,6 +14,8 @@ namespace fwcrf {
     bool bounds_f64(const double*, std::int64_t, int, double*, double*);                           \
     bool filter_f32(const FilterArgs<float>&);                                                     \
     bool filter_f64(const FilterArgs<double>&);                                                    \
+    void corner_dots_f32(const FilterArgs<float>&, const float*, float*);                          \
+    void corner_dots_f64(const FilterArgs<double>&, const double*, double*);                       \
     void diagonal_f32(const DiagonalArgs<float>&);                                                 \
     void diagonal_f64(const DiagonalArgs<double>&);                                                \
     void gaussian_sums_f32(const SumArgs<float>&);                                                 \
@@ -24,6 +26,8 @@ namespace fwcrf {
     void scaled_rows_f64(const ScaleArgs<double>&);                                                \
     void axis_f32(const AxisArgs<float>&);                                                         \
     void axis_f64(const AxisArgs<double>&);                                                        \
+    void tap_slopes_f32(const AxisArgs<float>&, double*);                                          \
+    void tap_slopes_f64(const AxisArgs<double>&, double*);                                         \
     std::int64_t fused_channels(int);                                                              \
     bool fused_f32(const FusedArgs<float>&);                                                       \
     bool fused_f64(const FusedArgs<double>&);                                                      \
@@ -61,6 +65,8 @@ namespace fwcrf {
                                bounds_f64,                                                         \
                                filter_f32,                                                         \
                                filter_f64,                                                         \
+                               corner_dots_f32,                                                    \
+                               corner_dots_f64,                                                    \
                                diagonal_f32,                                                       \
                                diagonal_f64,                                                       \
                                gaussian_sums_f32,                                                  \
@@ -71,6 +77,8 @@ namespace fwcrf {
                                scaled_rows_f64,                                                    \
                                axis_f32,                                                           \
                                axis_f64,                                                           \
+                               tap_slopes_f32,                                                     \
+                               tap_slopes_f64,                                                     \
                                fused_channels(4),                                                  \
                                fused_channels(8),                                                  \
                                fused_f32,                                                          \

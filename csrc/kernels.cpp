@@ -68,6 +68,51 @@ template <typename T> static bool filter(const FilterArgs<T>& a) {
     return finite;
 }
 
+// dots_ic += <left_i, value at corner c of point i>, for as many channels as one group has.
+template <typename T, int NV, int C> static void corner_panel(const FilterArgs<T>& a, const T* left, T* dots, Scratch& scratch) {
+    const Pass<T, NV, C, 1> pass{a, 0, a.channels, 1};
+    Blurred<T> lattice{};
+    lattice.base = scratch.get<T>(lattice.plan(a, pass.stride()));
+#ifdef _OPENMP
+#pragma omp parallel num_threads(a.threads)
+#endif
+    {
+        const Team team = this_team();
+        lattice.fill(pass, team);
+        const T* const values = lattice.result(a);
+        const int corners = C ? C : a.corners;
+        const Range mine = share(a.n, team.thread, team.threads);
+        for (std::int64_t i = mine.begin; i < mine.end; ++i) {
+            Vec<T> v[NV];
+            pass.read(left + i * a.channels, false, v);
+            for (int c = 0; c < corners; ++c) {
+                const T* const row = values + a.index[i * corners + c] * pass.stride();
+                Vec<T> sum{};
+                for (int k = 0; k < NV; ++k) sum += v[k] * load(row + k * kLanes<T>);
+                T total = 0;
+                for (int l = 0; l < kLanes<T>; ++l) total += sum[l];
+                dots[i * corners + c] += total;
+            }
+        }
+    }
+}
+
+template <typename T, int C> static void corner_dots(const FilterArgs<T>& a, const T* left, T* dots, Scratch& scratch) {
+    switch ((a.channels + kLanes<T> - 1) / kLanes<T>) {
+    case 1: return corner_panel<T, 1, C>(a, left, dots, scratch);
+    case 2: return corner_panel<T, 2, C>(a, left, dots, scratch);
+    case 3: return corner_panel<T, 3, C>(a, left, dots, scratch);
+    default: return corner_panel<T, 4, C>(a, left, dots, scratch);
+    }
+}
+template <typename T> static void corner_dots(const FilterArgs<T>& a, const T* left, T* dots) {
+    thread_local Scratch scratch;
+    a.corners == 6 ? corner_dots<T, 6>(a, left, dots, scratch) : corner_dots<T, 0>(a, left, dots, scratch);
+    scratch.trim();
+}
+void corner_dots_f32(const FilterArgs<float>& a, const float* left, float* dots) { corner_dots(a, left, dots); }
+void corner_dots_f64(const FilterArgs<double>& a, const double* left, double* dots) { corner_dots(a, left, dots); }
+
 // Sixteen bytes from each of as many places as fit into a vector.
 template <typename T> static inline Vec<T> sixteens(const std::uint64_t* table, const std::int32_t* at) {
     const auto one = [&](int q) { return table + 2 * std::int64_t{at[q]}; };
@@ -217,10 +262,69 @@ static void axis_tile(const AxisArgs<T>& a, std::int64_t outer, Range columns, S
         std::memcpy(out + i * a.inner, target + i * width, width * sizeof(T));
 }
 
+// The strip of columns that a tile has, of all tiles in turn.
+template <typename T> static Range strip(const AxisArgs<T>& a, std::int64_t tile, std::int64_t strips) {
+    return share(a.inner, static_cast<int>(tile % strips), static_cast<int>(strips));
+}
+constexpr std::int64_t kWidest = 64;
+
+// What each tap of a filter along the axis has to do with <g, filtered x>, for one tile: with g as `out`.
+template <typename T>
+static void tap_tile(const AxisArgs<T>& a, std::int64_t outer, Range columns, double* slopes, Scratch& scratch) {
+    constexpr int W = kLanes<T>;
+    const std::int64_t width = columns.end - columns.begin, margin = a.radius * width, size = a.length * width;
+    const std::int64_t padded = (size + W - 1) / W * W;
+    T* const source = scratch.get<T>(2 * margin + 2 * padded);
+    T* const other = source + 2 * margin + padded;
+    const std::int64_t at = outer * a.length * a.inner + columns.begin;
+    std::memset(source, 0, margin * sizeof(T));
+    std::memset(source + margin + size, 0, (margin + padded - size) * sizeof(T));
+    std::memset(other + size, 0, (padded - size) * sizeof(T));
+    for (std::int64_t i = 0; i < a.length; ++i) {
+        std::memcpy(source + margin + i * width, a.x + at + i * a.inner, width * sizeof(T));
+        std::memcpy(other + i * width, a.out + at + i * a.inner, width * sizeof(T));
+    }
+    for (std::int64_t t = 0; t <= a.radius; ++t) {
+        const T* const before = source + margin - t * width;
+        const T* const after = source + margin + t * width;
+        Vec<T> sum{};
+        for (std::int64_t p = 0; p < padded; p += W) {
+            const Vec<T> both = t ? load(before + p) + load(after + p) : load(after + p);
+            sum += load(other + p) * both;
+        }
+        slopes[t] = 0;
+        for (int l = 0; l < W; ++l) slopes[t] += sum[l];
+    }
+}
+
+template <typename T> static void tap_slopes(const AxisArgs<T>& a, double* slopes) {
+    const std::int64_t strips = (a.inner + kWidest - 1) / kWidest, tiles = a.length ? a.outer * strips : 0;
+    const std::int64_t taps = a.radius + 1;
+    thread_local Scratch memory;
+    double* const each = memory.get<double>(tiles * taps);
+#ifdef _OPENMP
+#pragma omp parallel num_threads(a.threads)
+#endif
+    {
+        Scratch scratch;
+#ifdef _OPENMP
+#pragma omp for schedule(static)
+#endif
+        for (std::int64_t tile = 0; tile < tiles; ++tile)
+            tap_tile(a, tile / strips, strip(a, tile, strips), each + tile * taps, scratch);
+    }
+    for (std::int64_t t = 0; t < taps; ++t) slopes[t] = 0;
+    for (std::int64_t tile = 0; tile < tiles; ++tile)
+        for (std::int64_t t = 0; t < taps; ++t) slopes[t] += each[tile * taps + t];
+    memory.trim();
+}
+
+void tap_slopes_f32(const AxisArgs<float>& a, double* slopes) { tap_slopes(a, slopes); }
+void tap_slopes_f64(const AxisArgs<double>& a, double* slopes) { tap_slopes(a, slopes); }
+
 template <typename T> static void axis(const AxisArgs<T>& a) {
     if (a.length == 0) return;  // and nothing to copy from
-    constexpr std::int64_t widest = 64;
-    const std::int64_t strips = (a.inner + widest - 1) / widest;
+    const std::int64_t strips = (a.inner + kWidest - 1) / kWidest;
 #ifdef _OPENMP
 #pragma omp parallel num_threads(a.threads)
 #endif
@@ -230,8 +334,7 @@ template <typename T> static void axis(const AxisArgs<T>& a) {
 #pragma omp for schedule(static)
 #endif
         for (std::int64_t tile = 0; tile < a.outer * strips; ++tile) {
-            axis_tile(a, tile / strips, share(a.inner, static_cast<int>(tile % strips),
-                                              static_cast<int>(strips)), scratch);
+            axis_tile(a, tile / strips, strip(a, tile, strips), scratch);
         }
     }
 }

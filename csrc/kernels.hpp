@@ -245,6 +245,10 @@ struct Kernels {
     // False if x held a value that was not finite.
     bool (*filter_f32)(const FilterArgs<float>&);
     bool (*filter_f64)(const FilterArgs<double>&);
+    // dots (n, corners) += <left_i, blurred value at corner c of point i>: the derivative of <left, filtered x> in the
+    // weights off the lattice. For at most `fused_channels`; of the arguments, `out`, `slice` and `shift` are not looked at.
+    void (*corner_dots_f32)(const FilterArgs<float>&, const float* left, float* dots);
+    void (*corner_dots_f64)(const FilterArgs<double>&, const double* left, double* dots);
     void (*diagonal_f32)(const DiagonalArgs<float>&);
     void (*diagonal_f64)(const DiagonalArgs<double>&);
     void (*gaussian_sums_f32)(const SumArgs<float>&);
@@ -255,6 +259,9 @@ struct Kernels {
     void (*scaled_rows_f64)(const ScaleArgs<double>&);
     void (*axis_f32)(const AxisArgs<float>&);
     void (*axis_f64)(const AxisArgs<double>&);
+    // The derivative of <out, filtered x> in each tap; the taps are not looked at, and nothing is written to `out`.
+    void (*tap_slopes_f32)(const AxisArgs<float>&, double* slopes);
+    void (*tap_slopes_f64)(const AxisArgs<double>&, double* slopes);
     // Most channels the fused model takes if it has matrices, others, a sum or a dual; and itself: false if x held a value
     // that was not finite.
     std::int64_t fused_channels_f32, fused_channels_f64;

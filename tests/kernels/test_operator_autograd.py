@@ -1,8 +1,12 @@
 """Derivatives in x: autograd to second order, and torch.func."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from helpers import BASES, KINDS, Case, assert_rounding, normal
+
+from fwcrf.kernels import Lattice
 
 SOME = [Case(base, form) for base in BASES for form in ("plain", "transposed")]
 every_kind = pytest.mark.parametrize("case", KINDS, ids=str)
@@ -120,3 +124,20 @@ def test_gradient_in_the_vectors_is_not_lost(case, form):
         2 * (y * y).sum(-1) + 2 * (x * K.T(y)).sum(-1) if form == "scaled" else 2 * ((y + x) * x).sum(-1)
     )
     assert_rounding(vector.grad, expected, times=20)
+
+
+@pytest.mark.parametrize("channels", [1, 9, 21, 40])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradients_in_weights_are_the_same_with_and_without_a_graph(channels, dtype):
+    K = Lattice.build(normal(2, 50, 3, dtype=dtype))
+    x, g = normal(2, 50, channels, dtype=dtype, seed=1), normal(2, 50, channels, dtype=dtype, seed=2)
+    weight = K.splat.clone().requires_grad_()
+    for learned in (
+        replace(K, splat=weight, slice=weight),
+        replace(K, slice=weight),
+        replace(K, splat=weight),
+    ):
+        y = learned(x)
+        (found,) = torch.autograd.grad(y, weight, g, retain_graph=True)
+        (expected,) = torch.autograd.grad(y, weight, g, create_graph=True)
+        assert_rounding(found, expected.detach())

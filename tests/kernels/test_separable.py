@@ -6,8 +6,9 @@ import pytest
 import torch
 from helpers import DTYPES, assert_rounding, normal
 
+from fwcrf import _core
 from fwcrf.features import positions
-from fwcrf.kernels import Exact, Separable, separable_torch
+from fwcrf.kernels import Exact, Separable, ops, separable_torch
 
 GRIDS = {
     "1d": ((23,), 2.0),
@@ -113,3 +114,25 @@ def test_threads_do_not_change_the_answer(threads, num_threads):
 def test_bandwidths_must_fit_the_grid():
     with pytest.raises(ValueError, match=r"xy=\(1\.0, 2\.0, 3\.0\) has 3 entries.*one number or 2"):
         Separable.build((4, 5), (1.0, 2.0, 3.0), torch.empty(()))
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 9, 3), (1, 40, 70), (3, 2, 130)], ids=str)
+@pytest.mark.parametrize("count", [1, 2, 7, 50])
+def test_slopes_of_taps_are_those_of_torch(shape, count):
+    g, x = normal(*shape, seed=1), normal(*shape, seed=2)
+    taps = normal(count, seed=3).requires_grad_()
+    (expected,) = torch.autograd.grad(separable_torch.filter(x, taps), taps, g)
+    found = torch.empty(count, dtype=torch.float64)
+    for threads in (1, 2):
+        _core.tap_slopes(g, x, found, threads)
+        torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_derivatives_in_taps_of_first_and_second_order():
+    x, taps = normal(1, 12, 2, seed=1).requires_grad_(), normal(3, seed=2).requires_grad_()
+
+    def f(x, taps):
+        return ops.separable_filter(x, (3, 4), [taps, taps[:2]])
+
+    assert torch.autograd.gradcheck(f, (x, taps))
+    assert torch.autograd.gradgradcheck(f, (x, taps))

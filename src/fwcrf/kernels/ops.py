@@ -226,6 +226,8 @@ class _Lattice(torch.autograd.Function):
 
         def corners(left, v, splat, order):  # type: ignore
             """<left_i, (blurred splat of v) at corner c of point i>, (n, corners)."""
+            if untraced(v) and not differentiated(left, v, splat):
+                return _corner_dots(left, v, index, splat, neighbors, ctx.tap, ctx.identity, order)
             only = torch.eye(index.shape[-1], dtype=splat.dtype, device=splat.device)
             columns = [
                 (left * filtered(v, splat, one.expand(index.shape).contiguous(), None, order)).sum((0, -1))
@@ -250,6 +252,29 @@ class _Lattice(torch.autograd.Function):
             if ctx.needs_input_grad[5]:
                 grads[5] = (g * x).sum((0, -1))
         return tuple(grads)
+
+
+_CHANNELS = {torch.float32: _core.ModelF32.most_labels(), torch.float64: _core.ModelF64.most_labels()}
+
+
+def _corner_dots(
+    left: Tensor,
+    v: Tensor,
+    index: Tensor,
+    splat: Tensor,
+    neighbors: Tensor,
+    tap: float,
+    identity: float,
+    order: int,
+) -> Tensor:
+    out = empty(splat.shape, splat.dtype).zero_()
+    for some in zip(*(t.detach().split(_CHANNELS[v.dtype], -1) for t in (left, v)), strict=True):
+        given = (t.contiguous() for t in some)
+        _core.corner_dots(
+            *given, index, splat.detach().contiguous(), neighbors, tap, identity, order, out,
+            threads_for(v[0].numel() * index.shape[-1]),
+        )  # fmt: skip
+    return out
 
 
 def lattice_filter(
@@ -444,15 +469,35 @@ class _Axis(torch.autograd.Function):
 
     @staticmethod
     def forward(x, taps, checked):  # type: ignore
-        return _axis(x, taps, checked)
+        return (_axis_native if untraced(x) else _axis)(x, taps, checked)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.save_for_backward(inputs[1])
+        x, taps, _ = inputs
+        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, taps)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        return _Axis.apply(g, ctx.saved_tensors[0], False), None, None
+        x, taps = ctx.saved_tensors
+        of_taps = _TapSlopes.apply(g, x, len(taps)) if ctx.needs_input_grad[1] else None
+        return _Axis.apply(g, taps, False), of_taps, None  # type: ignore[return-value]
+
+
+class _TapSlopes(torch.autograd.Function):
+    """The derivative of <g, filtered x> in each tap: linear in both, and the filter is symmetric."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, x: Tensor, count: int) -> Tensor:
+        ctx.save_for_backward(g, x)
+        found = torch.empty(count, dtype=torch.float64)
+        given = (t.detach().contiguous() for t in (g, x))
+        _core.tap_slopes(*given, found, threads_for(2 * x.numel() * count))
+        return found.to(x.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, v: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        g, x = ctx.saved_tensors
+        return _Axis.apply(x, v, False), _Axis.apply(g, v, False), None  # type: ignore[return-value]
 
 
 def separable_filter(x: Tensor, shape: Sequence[int], taps: Sequence[Tensor]) -> Tensor:
@@ -462,10 +507,11 @@ def separable_filter(x: Tensor, shape: Sequence[int], taps: Sequence[Tensor]) ->
         outer = x.shape[0] * math.prod(shape[:axis])
         inner = math.prod(shape[axis + 1 :]) * x.shape[-1]
         arguments = (y.reshape(outer, shape[axis], inner), half, axis == 0)
-        if half.requires_grad and torch.is_grad_enabled():
+        learned = half.requires_grad and torch.is_grad_enabled()
+        if learned and (not untraced(x) or x.dtype != half.dtype):
             # Autograd sees through this one: gradients reach the taps, and so the bandwidths.
             y = separable_torch.filter(arguments[0], half)
         else:
             direct = _axis_native if untraced(x) else _axis
-            y = _Axis.apply(*arguments) if differentiated(x) else direct(*arguments)
+            y = _Axis.apply(*arguments) if learned or differentiated(x) else direct(*arguments)
     return y.reshape(x.shape)

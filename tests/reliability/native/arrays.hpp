@@ -54,6 +54,10 @@ template <typename T> void grid(Choices& c) {
     if constexpr (is_float<T>) kernels().axis_f32(args);
     else kernels().axis_f64(args);
     if (!out.finite()) found("a filter along an axis is not finite");
+    Array<double> slopes(radius + 1);
+    if constexpr (is_float<T>) kernels().tap_slopes_f32(args, slopes.get());
+    else kernels().tap_slopes_f64(args, slopes.get());
+    if (!slopes.finite()) found("a slope of a tap is not finite");
     const bool spoilt = x.size && spoil(c, x);
     if (negative(x.get(), x.size, out.get(), threads) == spoilt) found("whether x is finite was not seen");
     for (std::int64_t i = 0; i < x.size; ++i)

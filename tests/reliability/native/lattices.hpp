@@ -96,6 +96,14 @@ template <typename T> void lattice(Choices& c) {
     else seen = kernels().filter_f64(args);
     if (seen == spoilt) found("whether x is finite was not seen");
     fitted(c, batch, n, l, threads);
+    const std::int64_t most = is_float<T> ? kernels().fused_channels_f32 : kernels().fused_channels_f64;
+    if (channels <= most) {
+        Array<T> dots(rows * l.corners);
+        for (std::int64_t i = 0; i < dots.size; ++i) dots[i] = 0;
+        if constexpr (is_float<T>) kernels().corner_dots_f32(args, x.get(), dots.get());
+        else kernels().corner_dots_f64(args, x.get(), dots.get());
+        if (!spoilt && !dots.finite()) found("a dot at a corner is not finite");
+    }
     if (!spoilt && !out.finite()) found("a filter is not finite");
     diagonal(rows, l.d, l.index.get(), l.weight.get(), l.order.get(), l.vertices, l.neighbors.get(), 0.5, -0.1,
              on_diagonal.get(), threads);
