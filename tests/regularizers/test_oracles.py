@@ -201,8 +201,28 @@ def test_mixed_at_any_ratio_of_its_weights(dtype, exponent):
 def test_many_rows_are_solved_in_blocks(g):
     c = normal(20000, 21)
     p = g.argmin(c)
-    rows = torch.tensor([0, 3119, 3120, 3121, 19999])
+    rows = torch.tensor([0, 12482, 12483, 12484, 19999])
     assert_close(p[rows], g.argmin(c[rows]), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "g",
+    [Tsallis(1.3), Tsallis(1.5), Tsallis(2.5, 0.3), Mixed(1.0, 0.25), Mixed(0.2, 3.0), SquaredLp(1.4)],
+    ids=str,
+)
+def test_a_row_with_one_label_in_reach_is_like_the_others(g, dtype):
+    """Whatever the lead of the best label, the conditions hold, and the same row has the same answer."""
+    lead = torch.logspace(-2, 2.5, 60, dtype=dtype)[:, None]
+    c = torch.cat([0 * lead, lead, 1.5 * lead], -1)
+    p = g.argmin(c)
+    residual = c.double() + g.grad(p.double())
+    reached = p > 1e-20
+    spread = torch.where(reached, residual - residual[:, :1], 0.0)
+    assert spread.abs().max() < 1e4 * torch.finfo(dtype).eps
+    # Of an entropy, -inf: there p is 0 by underflow only.
+    assert bool((reached | (residual >= residual[:, :1] - 1e-5) | residual.isinf()).all())
+    assert_close(p, torch.cat([g.argmin(row[None]) for row in c]), rtol=1e-5, atol=1e-6)
 
 
 def test_projection_beside_entries_that_dwarf_1():

@@ -24,8 +24,8 @@ from torch import Tensor
 
 from fwcrf.regularizers.regularizer import Weight
 
-# Elements of a block of rows, solved together: their temporaries stay in the cache.
-_BLOCK = 1 << 16
+# Elements of a block of rows, solved together: temporaries stay in the cache, and calls of torch are few.
+_BLOCK = 1 << 18
 
 
 class InverseHessian(NamedTuple):
@@ -80,6 +80,27 @@ def increasing_root(
         if done.all():
             break
     return t
+
+
+def where_alone(
+    z: Tensor,
+    weights: Weights,
+    margin: Tensor,
+    solve: Callable[[Tensor, Weights], Tensor],
+    closed: Callable[[], Tensor] | None = None,
+) -> Tensor:
+    """``solve`` of the rows in which more than one label has z below the margin; as a rule they are few.
+
+    The others have the answer of ``closed``: all of a row to its one label, unless given.
+    """
+    near = (1 - z / margin).clamp_(min=0)
+    rows = (~(near.sum(-1) <= 1)).nonzero().squeeze(-1)
+    if len(rows) == len(z):
+        return solve(z, weights)
+    answer = near if closed is None else closed()
+    if len(rows):
+        answer[rows] = solve(z[rows], tuple(w if w.dim() == 0 else w[rows] for w in weights))
+    return answer
 
 
 def exp(x: Tensor) -> Tensor:

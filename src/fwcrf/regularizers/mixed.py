@@ -9,7 +9,15 @@ import torch
 from torch import Tensor
 
 from fwcrf.regularizers.closed import Entropy, SquaredL2
-from fwcrf.regularizers.dual import InverseHessian, Weights, exp, implicit, increasing_root, least_exponent
+from fwcrf.regularizers.dual import (
+    InverseHessian,
+    Weights,
+    exp,
+    implicit,
+    increasing_root,
+    least_exponent,
+    where_alone,
+)
 from fwcrf.regularizers.regularizer import SumOverNodes, Weight, check_weight, extremes, smallest
 
 
@@ -76,6 +84,21 @@ def wright_omega(x: Tensor) -> Tensor:
 
 
 def _solve(z: Tensor, weights: Weights, _: float) -> Tensor:
+    l2, entropy = weights
+    ratio = l2 / entropy
+    rounding = torch.finfo(z.dtype).eps / (4 * z.shape[-1])
+
+    def closed() -> Tensor:
+        """omega(x) as in ``_solve_open`` with q = 1, where it is exp(x) to rounding for all other labels."""
+        least = least_exponent(z.dtype)
+        x = (ratio + torch.log(ratio) - z / entropy).clamp_(min=least)
+        return (x - least).sign_().mul_(x.exp_().minimum(ratio))
+
+    margin = entropy * (ratio + torch.log(ratio.clamp(min=1) / rounding))
+    return where_alone(z, weights, margin, _solve_open, closed)
+
+
+def _solve_open(z: Tensor, weights: Weights) -> Tensor:
     """With the largest entry q as unknown, sum p - 1 is convex, and linear if one of the weights is 0."""
     l2, entropy = weights
     least = least_exponent(z.dtype)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fwcrf.regularizers.closed import SquaredL2
-from fwcrf.regularizers.dual import InverseHessian, Weights, exp, implicit, increasing_root
+from fwcrf.regularizers.dual import InverseHessian, Weights, exp, implicit, increasing_root, where_alone
 from fwcrf.regularizers.regularizer import (
     SumOverNodes,
     Weight,
@@ -77,6 +77,10 @@ def _norm(x: Tensor, p: float) -> Tensor:
 
 
 def _solve(z: Tensor, weights: Weights, p: float) -> Tensor:
+    return where_alone(z, weights, weights[0], lambda z, weights: _solve_open(z, weights, p))
+
+
+def _solve_open(z: Tensor, weights: Weights, p: float) -> Tensor:
     """With y = tau / weight as unknown, where tau - z <= tau: v relative to its largest entry.
 
     The function is homogeneous in (tau, z), so nearly linear, but convex for p = 2 only.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fwcrf.regularizers.closed import Entropy, SquaredL2
-from fwcrf.regularizers.dual import InverseHessian, Weights, exp, implicit, increasing_root
+from fwcrf.regularizers.dual import InverseHessian, Weights, exp, implicit, increasing_root, where_alone
 from fwcrf.regularizers.regularizer import (
     SumOverNodes,
     Weight,
@@ -89,8 +89,12 @@ class Tsallis(SumOverNodes):
 def _solve(z: Tensor, weights: Weights, alpha: float) -> Tensor:
     (weight,) = weights
     beta = alpha - 1
-    scaled = z * (beta / weight)
-    return _three_halves(scaled) if alpha == 1.5 else _any_alpha(scaled, alpha)
+
+    def solve(z: Tensor, weights: Weights) -> Tensor:
+        scaled = z * (beta / weights[0])
+        return _three_halves(scaled) if alpha == 1.5 else _any_alpha(scaled, alpha)
+
+    return where_alone(z, weights, weight / beta, solve)
 
 
 def _any_alpha(z: Tensor, alpha: float) -> Tensor:
