@@ -27,8 +27,8 @@ DECREASING = (
 )
 OTHERS = tuple(Run(name, steps=STEPS) for name in ("mf", "pgd", "fista", "admm"))
 MEAN_FIELD_AGAIN = Run("efw", 1.0, steps=STEPS)
-# On a part of the images, because their steps take four to ten times as long as those of mean field; and one of
-# cccp-qp1 is a quadratic program that applies P up to 200 times, so that it takes fewer.
+# On a part of the images, because their steps take four to ten times as long as those of mean field; one of
+# cccp-qp1 is even a quadratic program that applies P up to 200 times, so that it takes fewer.
 COSTLY = (
     Run("cccp-qp1", steps=STEPS[:6]),
     *(Run(name, steps=STEPS) for name in ("cmf1", "mixed-fw", "convex-fw", "binary-entropy-fw", "emd")),

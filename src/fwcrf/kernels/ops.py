@@ -141,9 +141,9 @@ def exact_sums(rows: Tensor, columns: Tensor) -> Tensor:
     if not untraced(rows) or differentiated(rows, columns):
         return _Exact.apply(columns.new_ones(*columns.shape[:-1], 1), rows, columns, False).squeeze(-1)
     out = rows.new_empty(rows.shape[:-1])
-    flat = (t.detach().reshape(-1, *t.shape[-2:]).contiguous() for t in (rows, columns))
+    some, others = (t.detach().reshape(-1, *t.shape[-2:]).contiguous() for t in (rows, columns))
     work = 4 * out.numel() * columns.shape[-2]
-    _core.gaussian_sums(*flat, out.view(-1, rows.shape[-2]), threads_for(work))
+    _core.gaussian_sums(some, others, out.view(-1, rows.shape[-2]), threads_for(work))
     return out
 
 
@@ -268,11 +268,11 @@ def _corner_dots(
     order: int,
 ) -> Tensor:
     out = empty(splat.shape, splat.dtype).zero_()
-    for some in zip(*(t.detach().split(_CHANNELS[v.dtype], -1) for t in (left, v)), strict=True):
-        given = (t.contiguous() for t in some)
+    parts = (t.detach().split(_CHANNELS[v.dtype], -1) for t in (left, v))
+    for some, values in zip(*parts, strict=True):
         _core.corner_dots(
-            *given, index, splat.detach().contiguous(), neighbors, tap, identity, order, out,
-            threads_for(v[0].numel() * index.shape[-1]),
+            some.contiguous(), values.contiguous(), index, splat.detach().contiguous(), neighbors, tap,
+            identity, order, out, threads_for(v[0].numel() * index.shape[-1]),
         )  # fmt: skip
     return out
 
@@ -490,8 +490,8 @@ class _TapSlopes(torch.autograd.Function):
     def forward(ctx: Any, g: Tensor, x: Tensor, count: int) -> Tensor:
         ctx.save_for_backward(g, x)
         found = torch.empty(count, dtype=torch.float64)
-        given = (t.detach().contiguous() for t in (g, x))
-        _core.tap_slopes(*given, found, threads_for(2 * x.numel() * count))
+        given, values = g.detach().contiguous(), x.detach().contiguous()
+        _core.tap_slopes(given, values, found, threads_for(2 * x.numel() * count))
         return found.to(x.dtype)
 
     @staticmethod
