@@ -150,7 +150,7 @@ template <typename T> struct Filtered {
         Vec<T> nothing{};                 // 0 * v is not a number unless v is finite
         for (std::int64_t g = mine.begin; g < mine.end; ++g) {
             const std::int64_t first = down.first[g], last = first + down.width;
-            if (end < first) begin = end = first;
+            if (first < begin || end < first) begin = end = first;  // as a rule they follow each other
             if (last - begin > kept()) {
                 std::memmove(rows, rows + (first - begin) * coarse, (end - first) * coarse * sizeof(T));
                 begin = first;
@@ -206,7 +206,7 @@ template <typename T> struct Filtered {
     void down_the_others(const T* x, std::int64_t r, int thread, T* target) const {
         T* const spares = between(thread);
         const T* source = x + r * slab;
-        if (r + 1 == grid->up[0].rows) {  // past the end of x is nothing to be read
+        if ((grid->up[0].rows - r - 1) * slab < kMargin) {  // past the end of x is nothing to be read
             T* const copy = spares + 2 * widest;
             std::memcpy(copy, source, slab * sizeof(T));
             source = copy;
