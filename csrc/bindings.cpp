@@ -4,6 +4,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <list>
@@ -417,11 +418,11 @@ template <typename T> class Model {
 
     // From x, (images, n, labels), so many moves (see Move) along unary + sum of the terms, each
     // ending in its array of `outs`. `potts` is a weight per term; where `full` says so, the term has the matrix of
-    // its place in `matrices` instead. False if x is not finite.
-    bool run(In<T, 3> x, std::optional<In<T, 3>> unary, In<double, 1> potts, In<std::uint8_t, 1> full,
+    // its place in `matrices` instead. Whether x is finite, and Reach if it is to be noted.
+    std::tuple<bool, double, double> run(In<T, 3> x, std::optional<In<T, 3>> unary, In<double, 1> potts, In<std::uint8_t, 1> full,
              In<T, 3> matrices, In<double, 2> moves, std::vector<Out<T, 3>> outs, std::vector<In<T, 3>> others,
              std::optional<Out<T, 3>> sum, std::optional<Out<T, 3>> dual, std::optional<Out<double, 3>> slopes,
-             int threads) {
+             bool noted, int threads) {
         const std::size_t images = x.shape(0), n = x.shape(1), labels = x.shape(2), terms = count_;
         const std::size_t steps = moves.shape(0);
         require(terms >= 1 && n == n_ && threads >= 1, "terms, points and threads");
@@ -459,6 +460,7 @@ template <typename T> class Model {
         }
         nb::gil_scoped_release release;
         bool finite = true;
+        Reach<T> reach;
         std::vector<T*> out(steps);
         std::vector<const T*> other(others.size());
         for (std::size_t g = 0; g < images; ++g) {
@@ -475,11 +477,11 @@ template <typename T> class Model {
                                     static_cast<int>(terms), now.data(), static_cast<int>(steps), made.data(),
                                     out.data(), others.empty() ? nullptr : other.data(),
                                     sum ? sum->data() + at : nullptr, dual ? dual->data() + at : nullptr,
-                                    slopes ? slopes->data() : nullptr, threads};
+                                    slopes ? slopes->data() : nullptr, threads, noted ? &reach : nullptr};
             if constexpr (sizeof(T) == 4) finite &= kernels().fused_f32(args);
             else finite &= kernels().fused_f64(args);
         }
-        return finite;
+        return {finite, reach.all, reach.last};
     }
 
     static std::size_t most_labels() {
@@ -544,6 +546,30 @@ template <typename T> class Model {
     std::vector<nb::object> kept_;
 };
 
+// See LumpArgs. With x, (n, labels), into the two arrays with fewer labels; with `out` back from the first of these.
+template <typename T>
+void lumped(std::optional<In<T, 2>> x, In<T, 2> unary, In<std::int64_t, 1> kept, double scale, Out<T, 2> few,
+            Out<T, 2> few_unary, std::optional<Out<T, 2>> out, int threads) {
+    const std::size_t n = unary.shape(0), labels = unary.shape(1), count = kept.shape(0);
+    check_columns(labels, kept, count);
+    const auto fits = [&](const auto& array, std::size_t width) {
+        return array.shape(0) == n && array.shape(1) == width;
+    };
+    require(x.has_value() != out.has_value() && (!x || fits(*x, labels)) && (!out || fits(*out, labels)), "labels");
+    require(fits(few, count + 1) && fits(few_unary, count + 1), "a column more than labels that are kept");
+    const std::size_t lanes = Model<T>::most_labels() / 4;
+    require(labels >= lanes && n >= lanes && scale < 0 && threads >= 1, "pixels and labels, scale and threads");
+    std::vector<T> other(labels, T(1));
+    for (std::size_t j = 0; j < count; ++j) other[static_cast<std::size_t>(kept.data()[j])] = T(0);
+    const LumpArgs<T> args{x ? x->data() : nullptr, unary.data(), static_cast<std::int64_t>(n),
+                           static_cast<std::int64_t>(labels), kept.data(), static_cast<std::int64_t>(count),
+                           other.data(), static_cast<T>(scale), few.data(), few_unary.data(),
+                           out ? out->data() : nullptr, threads};
+    nb::gil_scoped_release release;
+    if constexpr (sizeof(T) == 4) x ? kernels().lump_f32(args) : kernels().unlump_f32(args);
+    else x ? kernels().lump_f64(args) : kernels().unlump_f64(args);
+}
+
 template <typename T> void bind_model(nb::module_& m, const char* name) {
     nb::class_<Model<T>>(m, name)
         .def(nb::init<>())
@@ -555,7 +581,8 @@ template <typename T> void bind_model(nb::module_& m, const char* name) {
              "shift"_a.noconvert().none())
         .def("run", &Model<T>::run, "x"_a.noconvert(), "unary"_a.noconvert().none(), "potts"_a.noconvert(),
              "full"_a.noconvert(), "matrices"_a.noconvert(), "moves"_a.noconvert(), "outs"_a, "others"_a,
-             "sum"_a.noconvert().none(), "dual"_a.noconvert().none(), "slopes"_a.noconvert().none(), "threads"_a);
+             "sum"_a.noconvert().none(), "dual"_a.noconvert().none(), "slopes"_a.noconvert().none(), "noted"_a,
+             "threads"_a);
 }
 
 template <typename T> void bind(nb::module_& m) {
@@ -585,6 +612,8 @@ template <typename T> void bind(nb::module_& m) {
           "most"_a.noconvert(), "threads"_a);
     m.def("take_columns", &take<T>, "x"_a.noconvert(), "which"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("spread_columns", &spread<T>, "x"_a.noconvert(), "which"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
+    m.def("lump_columns", &lumped<T>, "x"_a.noconvert().none(), "unary"_a.noconvert(), "kept"_a.noconvert(), "scale"_a,
+          "few"_a.noconvert(), "few_unary"_a.noconvert(), "out"_a.noconvert().none(), "threads"_a);
     m.def("largest_columns", &largest_columns<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("negative", &negated<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("log_line", &transposed_log<T>, "x"_a.noconvert(), "slope"_a, "offset"_a, "out"_a.noconvert(), "threads"_a);

@@ -53,6 +53,10 @@ namespace fwcrf {
     void transpose_f64(const TurnArgs<double>&);                                                   \
     void log_line_f64(const TurnArgs<double>&);                                                    \
     void log_line_derivative_f64(const TurnArgs<double>&);                                         \
+    void lump_f32(const LumpArgs<float>&);                                                         \
+    void lump_f64(const LumpArgs<double>&);                                                        \
+    void unlump_f32(const LumpArgs<float>&);                                                       \
+    void unlump_f64(const LumpArgs<double>&);                                                      \
     bool negative_f32(const float*, std::int64_t, float*, int);                                    \
     bool negative_f64(const double*, std::int64_t, double*, int);                                  \
     void largest_f32(const float*, std::int64_t, std::int64_t, std::int64_t*, int);                \
@@ -105,6 +109,10 @@ namespace fwcrf {
                                log_line_f64,                                                       \
                                log_line_derivative_f32,                                            \
                                log_line_derivative_f64,                                            \
+                               lump_f32,                                                           \
+                               lump_f64,                                                           \
+                               unlump_f32,                                                         \
+                               unlump_f64,                                                         \
                                negative_f32,                                                       \
                                negative_f64,                                                       \
                                largest_f32,                                                        \

@@ -160,6 +160,8 @@ template <typename T, int NV> struct Fused {
         int thread;
         double* slopes;        // (terms, channels, kRow) or null
         T* splats[kMaxTerms];  // lattices to splat into, or null
+        Reach<T> reach;
+        T given[kPixels];      // to the last label
         struct Line {
             const T* values;
             std::int64_t begin, end;  // pixels
@@ -167,13 +169,14 @@ template <typename T, int NV> struct Fused {
     };
 
     // A thread's share of the pixels.
-    void answer(Team team, double* slopes) const {
-        Bench bench{team.thread, slopes, {}, {}};
+    Reach<T> answer(Team team, double* slopes) const {
+        Bench bench{team.thread, slopes, {}, {}, {}, {}};
         for (int c = 0; carry && c < a.terms; ++c)
             if (!a.term[c].grid.axes) bench.splats[c] = blurred[c].cleared(team);
         const Range mine = share(a.n, team.thread, team.threads);
         for (std::int64_t i = mine.begin; i < mine.end; i += kPixels)
             answer(Block{i, mine.end - i < kPixels ? mine.end - i : kPixels}, bench);
+        return bench.reach;
     }
 
     void answer(const Block& block, Bench& bench) const {
@@ -181,6 +184,9 @@ template <typename T, int NV> struct Fused {
         if (other) read(other, block, others);
         matrices_too ? gradient_all(block, others, bench, rows) : gradient_potts(block, others, bench, rows);
         if (move.map != Map::none) go(block, others, rows);
+        if (a.reach && !matrices_too)
+            for (std::int64_t q = 0; q < block.pixels; ++q)
+                bench.reach.raise(T(0), bench.given[q] * rows[q * kRow + a.channels - 1]);
         if (sum) accumulate(block, rows);
         write(block, rows);
         for (int c = 0; c < a.terms; ++c)
@@ -326,6 +332,8 @@ template <typename T, int NV> struct Fused {
         const std::int64_t channels = a.channels, safe = a.n - overhang;
         const bool plain = a.plain;
         const T unary = move.unary, *const all_x = x, *const all_u = unary != T(0) ? a.unary : nullptr;
+        const bool noted = a.reach;
+        T most = 0;
         for_pixels(block, [&](std::int64_t i, std::int64_t q) {
             const std::int64_t at = i * channels;
             const bool inside = i < safe;
@@ -340,6 +348,10 @@ template <typename T, int NV> struct Fused {
             v[NV - 1] = last != T(0) ? v[NV - 1] : Vec<T>{};
             if (!plain) {
                 const T whole = total(v);
+                if (noted) {
+                    most = whole > most ? whole : most;
+                    bench.given[q] = v[NV - 1][(channels - 1) % W];
+                }
                 for (int k = 0; k < NV; ++k) v[k] = whole - v[k];
             }
             if (all_u) {
@@ -351,6 +363,7 @@ template <typename T, int NV> struct Fused {
             v[NV - 1] = last != T(0) ? v[NV - 1] : past;
             for (int k = 0; k < NV; ++k) store(rows + q * kRow + k * W, v[k]);
         });
+        bench.reach.raise(most, T(0));
     }
 
     // sum = the Potts terms but for their diagonals, which go into `own`.
@@ -518,6 +531,15 @@ template <typename T, int NV> struct Fused {
     }
 };
 
+// What one of several threads has found.
+template <typename T> static void note(const FusedArgs<T>& a, const Reach<T>& found) {
+    if (!a.reach) return;
+#ifdef _OPENMP
+#pragma omp critical
+#endif
+    a.reach->raise(found.all, found.last);
+}
+
 template <typename T, int NV> static bool fused(const FusedArgs<T>& a, Scratch& scratch) {
     Fused<T, NV> model(a, scratch);
     const std::int64_t each = a.slopes ? a.terms * a.channels * model.kRow : 0;
@@ -538,7 +560,7 @@ template <typename T, int NV> static bool fused(const FusedArgs<T>& a, Scratch& 
             if (team.thread == 0) threads = team.threads;
             bad = !model.fill(team, splatted == team.threads);
             barrier.wait(team.threads);
-            model.answer(team, slopes ? slopes + team.thread * each : nullptr);
+            note(a, model.answer(team, slopes ? slopes + team.thread * each : nullptr));
         }
         splatted = model.carry ? threads : 0;
     }
@@ -605,7 +627,7 @@ template <typename T> struct Panels {
         for_panels([&](std::int64_t, std::int64_t labels, std::int64_t at) {
             T* const out = y + at;
             finite &= few_labels(FusedArgs<T>{x + at, nullptr, a.n, labels, a.terms, a.term, 1, &nowhere, &out, nullptr,
-                                              nullptr, nullptr, nullptr, a.threads, true});
+                                              nullptr, nullptr, nullptr, a.threads, nullptr, true});
         });
         return finite;
     }
@@ -619,14 +641,16 @@ template <typename T> struct Panels {
         {
             thread_local Scratch scratch;
             T* const rows = scratch.get<T>(2 * W * padded());
+            Reach<T> reach;
 #ifdef _OPENMP
 #pragma omp for schedule(static)
 #endif
-            for (std::int64_t g = 0; g < groups; ++g) act(g * W, a.n - g * W < W ? a.n - g * W : W, rows);
+            for (std::int64_t g = 0; g < groups; ++g) act(g * W, a.n - g * W < W ? a.n - g * W : W, rows, reach);
+            note(a, reach);
         }
     }
     template <typename F> void for_rows(F&& act) const {
-        for_groups([&](std::int64_t first, std::int64_t count, T* rows) {
+        for_groups([&](std::int64_t first, std::int64_t count, T* rows, Reach<T>&) {
             for (std::int64_t i = first; i < first + count; ++i) act(i, rows);
         });
     }
@@ -635,16 +659,21 @@ template <typename T> struct Panels {
     // Into x, or into `out` if there is one.
     void answer(const Move<T>& move, T* x, const T* y, T* out) const {
         const std::int64_t length = padded();
-        for_groups([&](std::int64_t first, std::int64_t count, T* rows) {
-            for (std::int64_t r = 0; r < count; ++r) prepare(move, first + r, x, y, rows + r * length);
+        for_groups([&](std::int64_t first, std::int64_t count, T* rows, Reach<T>& reach) {
+            T given[W];
+            for (std::int64_t r = 0; r < count; ++r) given[r] = prepare(move, first + r, x, y, rows + r * length, reach);
             std::memset(rows + count * length, 0, (W - count) * length * sizeof(T));
             map_rows<T>(move.map, nullptr, rows, length, a.channels, rows + W * length);
-            for (std::int64_t r = 0; r < count; ++r) finish(move, first + r, x, rows + r * length, out);
+            for (std::int64_t r = 0; r < count; ++r) {
+                finish(move, first + r, x, rows + r * length, out);
+                reach.raise(T(0), given[r] * rows[r * length + a.channels - 1]);
+            }
         });
     }
 
-    // What the map is taken of: scale (sum of y - y + unary u) + keep x; nothing past the labels.
-    inline void prepare(const Move<T>& move, std::int64_t i, const T* x, const T* y, T* row) const {
+    // What the map is taken of: scale (sum of y - y + unary u) + keep x; nothing past the labels. Answers
+    // with y of the last label.
+    inline T prepare(const Move<T>& move, std::int64_t i, const T* x, const T* y, T* row, Reach<T>& reach) const {
         const bool plain = move.map == Map::none;
         const T scale = plain ? T(1) : move.scale, keep = plain ? T(0) : move.keep, weight = move.unary;
         const T* const unary = a.unary && weight != T(0) ? a.unary + i * a.channels : nullptr;
@@ -654,8 +683,11 @@ template <typename T> struct Panels {
         });
         T whole = 0;
         for (int l = 0; l < W; ++l) whole += sums[l];
+        reach.raise(whole, T(0));
+        T given = 0;
         for_panels([&](std::int64_t first, std::int64_t labels, std::int64_t at) {
             const T* const here = x + at + i * labels;
+            if (first + labels == a.channels) given = y[at + (i + 1) * labels - 1];
             each_vector(y + at + i * labels, labels, [&](std::int64_t s, Vec<T> v, std::int64_t count) {
                 v = whole - v;
                 if (unary) v += weight * load_first(unary + first + s, count);
@@ -665,6 +697,7 @@ template <typename T> struct Panels {
             });
         });
         for (std::int64_t s = a.channels; s < padded(); ++s) row[s] = -static_cast<T>(__builtin_inf());
+        return given;
     }
 
     static inline Vec<T> load_first(const T* p, std::int64_t count) { return count == W ? load(p) : load_part(p, count); }

@@ -142,6 +142,15 @@ template <typename T> struct Move {
 // out = unary + sum of the terms, applied to x: one pass over x to gather it, one to answer. With moves, so many
 // times in a row, each starting where the last one ended.
 constexpr int kMaxTerms = 8;
+// The most that kernels times Potts weights give to a pixel, all labels together; and the most that they give to the
+// last one, times its part of the pixel after the move.
+template <typename T> struct Reach {
+    T all = 0, last = 0;
+    void raise(T to_all, T to_last) {
+        all = to_all > all ? to_all : all;
+        last = to_last > last ? to_last : last;
+    }
+};
 template <typename T> struct FusedArgs {
     const T* x;                      // (n, channels)
     const T* unary;                  // (n, channels) or null
@@ -159,6 +168,7 @@ template <typename T> struct FusedArgs {
     // steps together; or null.
     double* slopes;                  // (terms, channels, channels); of Potts only the first is filled
     int threads;
+    Reach<T>* reach = nullptr;       // raised by what comes up, if every term is Potts
     bool plain = false;              // a Potts term answers with its weight times y_c, not with what other labels get of it
 };
 
@@ -181,6 +191,20 @@ template <typename T> struct TurnArgs {
     T* out;
     std::int64_t batch, rows, columns;
     T slope, offset;
+    int threads;
+};
+
+// Labels other than `kept`, taken together as one: x is the sum of theirs, and exp(scale u) the sum of their
+// exponentials. And back: each has its part of the sum.
+template <typename T> struct LumpArgs {
+    const T *x, *unary;              // (n, labels), both at least as many as a vector has lanes; x for the way there
+    std::int64_t n, labels;
+    const std::int64_t* kept;        // (count)
+    std::int64_t count;
+    const T* other;                  // (labels): 0 for those that are kept
+    T scale;                         // negative
+    T *few, *few_unary;              // (n, count + 1), the last for the others
+    T* out;                          // (n, labels), for the way back
     int threads;
 };
 
@@ -291,6 +315,10 @@ struct Kernels {
     void (*log_line_f64)(const TurnArgs<double>&);
     void (*log_line_derivative_f32)(const TurnArgs<float>&);
     void (*log_line_derivative_f64)(const TurnArgs<double>&);
+    void (*lump_f32)(const LumpArgs<float>&);
+    void (*lump_f64)(const LumpArgs<double>&);
+    void (*unlump_f32)(const LumpArgs<float>&);
+    void (*unlump_f64)(const LumpArgs<double>&);
     bool (*negative_f32)(const float*, std::int64_t, float*, int);
     bool (*negative_f64)(const double*, std::int64_t, double*, int);
     void (*largest_f32)(const float*, std::int64_t, std::int64_t, std::int64_t*, int);

@@ -42,6 +42,28 @@ def spread(x: Tensor, which: Tensor, labels: int) -> Tensor:
     return _Spread.apply(x, which, labels)  # type: ignore[return-value]
 
 
+def lump(x: Tensor, unary: Tensor, kept: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    """x and unary with the columns ``kept`` and one for all others.
+
+    There x is the sum of theirs, and exp(scale unary) that of their exponentials.
+    """
+    shape = (*x.shape[:-1], len(kept) + 1)
+    few, energies = empty(shape, x.dtype), empty(shape, x.dtype)
+    _core.lump_columns(
+        _rows(x), _rows(unary), kept, scale, _rows(few), _rows(energies), None, _threads(x)
+    )  # fmt: skip
+    return few, energies
+
+
+def unlump(few: Tensor, energies: Tensor, unary: Tensor, kept: Tensor, scale: float) -> Tensor:
+    """The array with all columns of ``unary``: each of those that were taken together has its part."""
+    out = empty(unary.shape, unary.dtype)
+    _core.lump_columns(
+        None, _rows(unary), kept, scale, _rows(few), _rows(energies), _rows(out), _threads(out)
+    )
+    return out
+
+
 def largest(x: Tensor) -> Tensor:
     """``x.argmax(-1)``, the first of several.
 

@@ -13,29 +13,36 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fwcrf import _core, columns
+from fwcrf import _core
 from fwcrf.bands import TOGETHER, factors
 from fwcrf.compatibility import Compatibility, Potts
+from fwcrf.fewer import Reach, fewer
 from fwcrf.kernels.lattice import _ORDERS, _TAP, Lattice
 from fwcrf.kernels.operator import Operator, Shifted, check_finite, check_values
 from fwcrf.kernels.ops import transformed
 from fwcrf.kernels.separable import Separable
 from fwcrf.memory import empty
-from fwcrf.moves import ANSWER, FEW, Move, first_dual, may_prune, numbers, possible
+from fwcrf.moves import ANSWER, Move, first_dual, numbers
 from fwcrf.simplex import _project_derivative, _softmax_derivative, project_onto_simplex, softmax
 from fwcrf.threads import threads_for
 
 _MODELS = {torch.float32: _core.ModelF32, torch.float64: _core.ModelF64}
 MAX_TERMS = 8
 MAX_AXES = 8
+_VECTORS = 4  # hold as many labels as the engine takes at a time
 
 
 _ORACLES = {"softmax": softmax, "project": project_onto_simplex}
+
+
+class Ran(NamedTuple):
+    slopes: Tensor | None
+    reach: Reach
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,22 +103,28 @@ class Fused:
         if any(m.unary != 1 for m in moves) and not bool(torch.isfinite(unary.sum())):
             return None
 
-        def go(moves: Sequence[Move], x: Tensor, unary: Tensor, *, in_place: bool = True) -> Tensor:
+        def go(
+            x: Tensor, unary: Tensor, moves: Sequence[Move], *, in_place: bool, noted: bool = True
+        ) -> tuple[Tensor, Reach]:
             if learning:
-                return _Moves.apply(self, moves, x, unary, *weights)  # type: ignore[return-value]
+                end, reach = _Moves.apply(self, moves, noted, x, unary, *weights)
+                return end, Reach(*reach.tolist())
             end = x if in_place else empty(x.shape, x.dtype)
             made = [m.numbers() for m in moves]
-            self.run(x, unary, weights, made, [end] * len(moves), dual=first_dual(x, moves))
-            return end
+            ran = self.run(
+                x, unary, weights, made, [end] * len(moves), dual=first_dual(x, moves), noted=noted
+            )
+            return end, ran.reach
 
-        if not may_prune(x, weights, moves, exactly=learning):
-            return go(moves, x, unary, in_place=in_place)
-        x, rest = go(moves[:1], x, unary, in_place=in_place), moves[1:]
-        kept = possible(x.detach(), unary.detach(), rest)
-        if len(kept) > FEW * x.shape[-1]:
-            return go(rest, x, unary)
-        few = go(rest, columns.take(x, kept), columns.take(unary, kept))
-        return columns.spread(few, kept, x.shape[-1])
+        panel = self.native.most_labels() // _VECTORS
+        few = fewer(x, unary, weights, moves, exactly=learning, panel=panel)
+        if few is not None:
+            first, reach = go(few.x, few.unary, moves[:1], in_place=True)
+            if few.holds(reach):
+                last, reach = go(first, few.unary, moves[1:], in_place=True)
+                if few.holds(reach):
+                    return few.all_labels(last)
+        return go(x, unary, moves, in_place=in_place, noted=False)[0]
 
     def _weights(self, x: Tensor) -> list[Tensor]:
         check_values(x, self.terms[0][0].n, self.batch_shape)
@@ -134,11 +147,13 @@ class Fused:
         *,
         dual: Tensor | None = None,
         slopes: bool = False,
+        noted: bool = False,
         checked: bool = True,
-    ) -> Tensor | None:
+    ) -> Ran:
         """Fill ``outs``, one move after the other; the sum of all but the last is added to ``total``.
 
-        With ``slopes``, the derivative of <other, P x> in each weight, summed over the moves.
+        With ``slopes``, find the derivative of <other, P x> in each weight, summed over the moves. The
+        reach is that of Potts terms, and 0 unless ``noted``.
         """
         labels, terms = x.shape[-1], len(weights)
         flat = lambda t: None if t is None else t.detach().contiguous().view(-1, *x.shape[-2:])  # noqa: E731
@@ -150,14 +165,14 @@ class Fused:
             if w.dim():
                 M.copy_(w.detach())
         found = torch.zeros(terms, labels, labels, dtype=torch.float64) if slopes else None
-        finite = self.native.run(
+        finite, *reach = self.native.run(
             flat(x), flat(unary), potts, full, matrices, torch.tensor(moves, dtype=torch.float64),
             [flat(t) for t in outs], [flat(t) for t in others], flat(total), flat(dual), found,
-            threads_for(40 * terms * x.numel()),
+            noted, threads_for(40 * terms * x.numel()),
         )  # fmt: skip
         if checked and not finite:
             check_finite(x, "x")
-        return found
+        return Ran(found, Reach(*reach))
 
     def term_by_term(self, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
         """P x by operations that autograd sees through."""
@@ -197,12 +212,14 @@ class _Apply(torch.autograd.Function):
         # Gradients may overflow on purpose (loss scaling): what to do about it is the caller's.
         of_x = empty(g.shape, g.dtype)
         others = [x] if ctx.learned else []
-        slopes = ctx.model.run(g, None, weights, [ANSWER], [of_x], others, slopes=ctx.learned, checked=False)
-        return None, of_x, of_unary, *_slopes(slopes, weights, ctx.needs_input_grad[3:])
+        ran = ctx.model.run(g, None, weights, [ANSWER], [of_x], others, slopes=ctx.learned, checked=False)
+        return None, of_x, of_unary, *_slopes(ran.slopes, weights, ctx.needs_input_grad[3:])
 
 
 class _Moves(torch.autograd.Function):
     """Full steps x_{k+1} = oracle(scale (P x_k + u)), all of them; backward goes through them as natively.
+
+    Also answers with ``Ran.reach``.
 
     With J_k the derivative of step k's oracle, d_k = scale J_k g_{k+1} is its part of the unary's gradient,
     and g_k = P d_k.
@@ -210,31 +227,39 @@ class _Moves(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, model: Fused, moves: Sequence[Move], x: Tensor, unary: Tensor, *weights: Tensor
-    ) -> Tensor:
+        ctx: Any,
+        model: Fused,
+        moves: Sequence[Move],
+        noted: bool,
+        x: Tensor,
+        unary: Tensor,
+        *weights: Tensor,
+    ) -> tuple[Tensor, Tensor]:
         ctx.model, ctx.moves = model, moves
         points = [empty(x.shape, x.dtype) for _ in moves]
-        model.run(x, unary, weights, [m.numbers() for m in moves], points)
+        ran = model.run(x, unary, weights, [m.numbers() for m in moves], points, noted=noted)
         ctx.save_for_backward(x, unary, *weights, *points)
-        return points[-1]
+        reach = torch.tensor(ran.reach, dtype=torch.float64)
+        ctx.mark_non_differentiable(reach)
+        return points[-1], reach
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+    def backward(ctx: Any, g: Tensor, _: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
         model, moves, terms = ctx.model, ctx.moves, len(ctx.model.terms)
         x, unary, *saved = ctx.saved_tensors
         weights, points = saved[:terms], [x, *saved[terms:]]
         if torch.is_grad_enabled():
-            return None, None, *_again(model, moves, x, unary, weights, g, ctx.needs_input_grad[2:])
+            return None, None, None, *_again(model, moves, x, unary, weights, g, ctx.needs_input_grad[3:])
         last = _DERIVATIVES[moves[-1].oracle](g.contiguous(), points[-1], moves[-1].scale)
         of_unary = empty(last.shape, last.dtype).copy_(last)
         # From the last step but one back to the first, and then the gradient at the start.
         back = [numbers(f"{m.oracle} derivative", m.scale) for m in moves[-2::-1]]
-        learned = any(ctx.needs_input_grad[4:])
-        slopes = model.run(
+        learned = any(ctx.needs_input_grad[5:])
+        ran = model.run(
             last, None, weights, [*back, ANSWER], [last] * len(moves), points[-2::-1], of_unary,
             slopes=learned, checked=False,
         )  # fmt: skip
-        return None, None, last, of_unary, *_slopes(slopes, weights, ctx.needs_input_grad[4:])
+        return None, None, None, last, of_unary, *_slopes(ran.slopes, weights, ctx.needs_input_grad[5:])
 
 
 _DERIVATIVES = {"softmax": _softmax_derivative, "project": _project_derivative}

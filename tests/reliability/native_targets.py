@@ -182,6 +182,7 @@ _FUNCTIONS: dict[str, tuple[int, ...]] = {  # numbers of axes of the arrays they
     "label_spans": (2, 2, 1, 1),
     "take_columns": (2, 1, 2),
     "spread_columns": (2, 1, 2),
+    "lump_columns": (2, 2, 1, -1, 2, 2, 2),
     "adjacency": (2, 1, 1, 1),
     "edge_sum": (3, 3, 2, 3, -1, -1, 1, 1, 1, 3),
     "table_sum": (3, 3, 4, 1, 1, 1, 3),

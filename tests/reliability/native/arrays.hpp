@@ -93,6 +93,15 @@ template <typename T> void columns(Choices& c) {
     for (std::int64_t i = 0; i < n; ++i)
         for (std::int64_t j = 0; j < count; ++j)
             if (spread[i * labels + which[j]] != x[i * labels + which[j]]) found("a column is another one");
+    const std::int64_t lanes = (is_float<T> ? kernels().fused_channels_f32 : kernels().fused_channels_f64) / 4;
+    if (n < lanes || labels < lanes || count > labels) return;
+    Array<T> other(labels, T(1)), few(n * (count + 1)), energies(n * (count + 1)), back(n * labels);
+    for (std::int64_t j = 0; j < count; ++j) other[which[j]] = T(0);
+    const LumpArgs<T> lump{x.get(), u.get(), n, labels, which.get(), count, other.get(), static_cast<T>(-c.unit() - 1e-3),
+                           few.get(), energies.get(), back.get(), threads};
+    if constexpr (is_float<T>) kernels().lump_f32(lump), kernels().unlump_f32(lump);
+    else kernels().lump_f64(lump), kernels().unlump_f64(lump);
+    if (!few.finite() || !back.finite()) found("labels that were taken together are not finite");
 }
 
 void blocks(Choices& c) {

@@ -172,11 +172,12 @@ template <typename T> void model(Choices& c) {
                          static_cast<T>(c.unit()), static_cast<T>(c.integer(0, 2)), static_cast<T>(c.integer(-1, 1)),
                          static_cast<Dual>(c.integer(0, 2))});
     }
+    Reach<T> reach;
     const bool sums = c.flag(), sloped = c.flag();
     const int first = c.flag(), count = first ? 1 : c.integer(1, 2);
     const FusedArgs<T> args{x.get(), c.flag() ? unary.get() : nullptr, n, labels, count, terms + first, steps,
                             moves.data(), out.data(), others.data(), sums ? sum.get() : nullptr,
-                            dual.get(), sloped ? slopes.get() : nullptr, threads};
+                            dual.get(), sloped ? slopes.get() : nullptr, threads, c.flag() ? &reach : nullptr};
     bool seen;
     if constexpr (is_float<T>) seen = kernels().fused_f32(args);
     else seen = kernels().fused_f64(args);
@@ -186,6 +187,7 @@ template <typename T> void model(Choices& c) {
     for (auto& values : outs)
         if (!values.finite()) found("a move is not finite");
     if (!slopes.finite() || !sum.finite() || !dual.finite()) found("a sum of moves is not finite");
+    if (!std::isfinite(reach.all) || !std::isfinite(reach.last)) found("a reach is not finite");
 }
 
 }  // namespace fwcrf

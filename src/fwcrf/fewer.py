@@ -1,0 +1,142 @@
+"""Problems with fewer labels whose moves end where those with all labels do.
+
+With Potts penalties and kernels that are not negative, neighbours speak only for labels that they have: label
+s of a pixel gains at most R m_s on the others, where m_s is its largest x anywhere, and R the most that the
+kernels give to all labels of a pixel together.
+
+*Projection and vertex.* Where another label leads by 1/|scale| (at all, for a vertex) and by R m_s more, s
+gets nothing, now and, as m_s is then 0, in all steps to come. Such labels are left out, and nothing changes.
+
+*Softmax.* Labels that are nowhere likely become one: it has the sum of their x, and the unary energy with the
+sum of their exponentials. It says to itself what the kernels give to it, y, where each of them would say its
+own part: what it gets of a pixel, p, is wrong by up to |scale| y p.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fwcrf import columns
+from fwcrf.moves import Move
+
+# Arrays large enough to pay for the search.
+LARGE = 1 << 18
+# What labels that are taken together may be wrong by, and the most that they may have by their unary alone.
+WRONG, SHARE = 5e-5, 0.1
+# R over the sum of the weights, as it is for normalized kernels.
+USUAL = 1.25
+
+
+class Reach(NamedTuple):
+    """The most that the kernels gave to a pixel: R, and y p of the last label."""
+
+    all: float
+    last: float
+
+
+def fewer(
+    x: Tensor, unary: Tensor, weights: Sequence[Tensor], moves: Sequence[Move], *, exactly: bool, panel: int
+) -> LeftOut | Together | None:
+    """The problem with fewer labels, if the moves from x allow for one that takes fewer panels of labels.
+
+    ``exactly`` where derivatives count too.
+    """
+    if not _may(x, weights, moves, panel):
+        return None
+    usual = USUAL * sum(float(w.detach()) for w in weights)
+    gap, most = (t.double() for t in columns.spans(x.detach(), unary.detach()))
+    kinds = {m.oracle for m in moves}
+    if "softmax" not in kinds:
+        near = max({"project": 1.0, "vertex": 0.0}[m.oracle] / -m.scale for m in moves)
+        out = _left_out(gap, most, near, usual)
+        if _panels(int((~out).sum()), panel) < _panels(x.shape[-1], panel):
+            return LeftOut.of(x, unary, out, gap, most, near)
+    elif kinds == {"softmax"} and not exactly and x.dtype == torch.float32 and _alike(moves):
+        scale = moves[0].scale
+        share, order = torch.maximum(most, torch.exp(scale * gap)).sort()
+        together = int((share.cumsum(0) <= SHARE).sum())
+        panels = _panels(x.shape[-1] - together + 1, panel)
+        if panels < _panels(x.shape[-1], panel):
+            # As many of them alone as there is room for.
+            together = x.shape[-1] - panels * panel + 1
+            return Together.of(x, unary, order[together:].sort().values, scale)
+    return None
+
+
+def _may(x: Tensor, weights: Sequence[Tensor], moves: Sequence[Move], panel: int) -> bool:
+    return (
+        len(moves) > 2
+        and x.numel() >= LARGE
+        and min(x.shape[-1], x.numel() // x.shape[-1]) > panel
+        and moves[0].step == 1
+        and all(m.keep == 0 and m.scale < 0 and m.unary == 1 and not m.has_dual for m in moves)
+        and all(w.dim() == 0 and float(w.detach()) >= 0 for w in weights)
+    )
+
+
+def _panels(labels: int, panel: int) -> int:
+    return -(-labels // panel)
+
+
+def _alike(moves: Sequence[Move]) -> bool:
+    return all(m.scale == moves[0].scale and m.step == 1 for m in moves)
+
+
+def _left_out(gap: Tensor, most: Tensor, near: float, reach: float) -> Tensor:
+    # A little more than enough, for rounding.
+    return gap > (near + reach * most) * (1 + 1e-5)
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Where to start without labels that get nothing."""
+
+    x: Tensor
+    unary: Tensor
+    kept: Tensor
+    labels: int
+    gap: Tensor  # of the labels that are not kept, as what follows
+    most: Tensor
+    near: float
+
+    @staticmethod
+    def of(x: Tensor, unary: Tensor, out: Tensor, gap: Tensor, most: Tensor, near: float) -> LeftOut:
+        kept = (~out).nonzero().squeeze(-1)
+        return LeftOut(
+            columns.take(x, kept), columns.take(unary, kept), kept, x.shape[-1], gap[out], most[out], near
+        )
+
+    def holds(self, reach: Reach) -> bool:
+        """Whether moves with this reach end where those with all labels do."""
+        # After the first move the labels that are kept have all of every pixel.
+        return bool(_left_out(self.gap, self.most, self.near, reach.all).all())
+
+    def all_labels(self, x: Tensor) -> Tensor:
+        return columns.spread(x, self.kept, self.labels)
+
+
+@dataclass(frozen=True)
+class Together:
+    """Where to start with one label, the last, for all that are nowhere likely."""
+
+    x: Tensor
+    unary: Tensor
+    kept: Tensor
+    all_unary: Tensor
+    scale: float
+
+    @staticmethod
+    def of(x: Tensor, unary: Tensor, kept: Tensor, scale: float) -> Together:
+        return Together(*columns.lump(x, unary, kept, scale), kept, unary, scale)
+
+    def holds(self, reach: Reach) -> bool:
+        """Whether moves with this reach end where those with all labels do."""
+        return -self.scale * reach.last <= WRONG
+
+    def all_labels(self, x: Tensor) -> Tensor:
+        return columns.unlump(x, self.unary, self.all_unary, self.kept, self.scale)
