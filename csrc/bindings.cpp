@@ -132,10 +132,11 @@ void corner_dots(In<T, 3> left, In<T, 3> x, In<std::int32_t, 2> index, In<T, 2> 
 template <typename T>
 void lattice_diagonal(In<std::int32_t, 2> index, In<T, 2> weight, In<std::int64_t, 2> order,
                       In<std::int32_t, 3> neighbors, double tap, double identity, Out<T, 1> out,
-                      int threads) {
+                      std::optional<Out<T, 2>> slopes, int threads) {
     const std::size_t n = index.shape(0), corners = index.shape(1);
     require(corners >= 2 && corners <= kMaxDim + 1, "2 to 17 corners");
     require(weight.shape(0) == n && weight.shape(1) == corners && out.shape(0) == n, "shapes");
+    require(!slopes || (slopes->shape(0) == n && slopes->shape(1) == corners), "a slope per weight");
     const auto words = static_cast<std::size_t>(order_words(static_cast<int>(corners)));
     require(order.shape(0) == n && order.shape(1) == words, "one order per point");
     require(neighbors.shape(0) == corners && neighbors.shape(2) == 2, "neighbours of every axis");
@@ -143,7 +144,7 @@ void lattice_diagonal(In<std::int32_t, 2> index, In<T, 2> weight, In<std::int64_
     nb::gil_scoped_release release;
     diagonal(static_cast<std::int64_t>(n), static_cast<int>(corners) - 1, index.data(),
              weight.data(), order.data(), static_cast<std::int64_t>(neighbors.shape(1)), neighbors.data(), tap,
-             identity, out.data(), threads);
+             identity, out.data(), slopes ? slopes->data() : nullptr, threads);
 }
 
 template <typename T> void gaussian_sums(In<T, 3> rows, In<T, 3> columns, Out<T, 2> out, int threads) {
@@ -599,7 +600,8 @@ template <typename T> void bind(nb::module_& m) {
           "splat"_a.noconvert(), "neighbors"_a.noconvert(), "tap"_a, "identity"_a, "order"_a, "dots"_a.noconvert(),
           "threads"_a);
     m.def("diagonal", &lattice_diagonal<T>, "index"_a.noconvert(), "weight"_a.noconvert(),
-          "order"_a.noconvert(), "neighbors"_a.noconvert(), "tap"_a, "identity"_a, "out"_a.noconvert(), "threads"_a);
+          "order"_a.noconvert(), "neighbors"_a.noconvert(), "tap"_a, "identity"_a, "out"_a.noconvert(),
+          "slopes"_a.noconvert().none(), "threads"_a);
     m.def("gaussian_sums", &gaussian_sums<T>, "rows"_a.noconvert(), "columns"_a.noconvert(), "out"_a.noconvert(),
           "threads"_a);
     m.def("placed", &placed<T>, "weight"_a.noconvert(), "exponent"_a, "out"_a.noconvert(), "threads"_a);

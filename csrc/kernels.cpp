@@ -174,18 +174,26 @@ template <int C, typename T> struct DiagonalRows {
         else return (Vec<T>)(small | 0x4330000000000000) - 4503599627370496.0;
     }
 
-    Vec<T> sums(const Integer (&axis)[C], const T (&power)[C + 1], T identity) const {
+    // The quadratic form, and its derivatives if they are asked for.
+    template <bool Slopes>
+    Vec<T> sums(const Integer (&axis)[C], const T (&power)[C + 1], T identity, Vec<T> (&slope)[C]) const {
         Vec<T> sum{};
+        if (Slopes)
+            for (Vec<T>& v : slope) v = Vec<T>{};
         for (int k = 0; k < C; ++k) {
             Vec<T> reached = (T(1) + identity) * weight[k];
+            if (Slopes) slope[k] += reached;
             Integer axes{};
             // s steps up the axes that follow corner k lead to corner k + s, and down again.
             for (int s = 1; s <= C; ++s) {
                 const int to = (k + s) % C;
                 axes |= axis[(k + s - 1) % C];
-                reached += number(among(up[k], axes) + among(down[to], axes)) * (power[s] * weight[to]);
+                const Vec<T> chains = power[s] * number(among(up[k], axes) + among(down[to], axes));
+                reached += chains * weight[to];
+                if (Slopes) slope[to] += chains * weight[k];
             }
             sum += weight[k] * reached;
+            if (Slopes) slope[k] += reached;
         }
         return sum;
     }
@@ -203,8 +211,15 @@ template <int C, typename T> static void diagonal_rows(const DiagonalArgs<T>& a,
         static_assert(kTabled * kOrderBits < 32, "the order of all axes fits into a lane");
         for (int l = 0; l < W; ++l) order[l] = static_cast<std::int32_t>(a.order[point[l]]);
         for (int k = 0; k < C; ++k) axis[k] = 1 << ((order >> kOrderBits * k) & 31);
-        const Vec<T> sum = Rows(a, point).sums(axis, power, static_cast<T>(a.identity));
-        for (int l = 0; l < W && i + l < range.end; ++l) a.out[i + l] = sum[l];
+        const Rows rows(a, point);
+        const T identity = static_cast<T>(a.identity);
+        Vec<T> slope[C];
+        const Vec<T> sum = a.slopes ? rows.template sums<true>(axis, power, identity, slope)
+                                    : rows.template sums<false>(axis, power, identity, slope);
+        for (int l = 0; l < W && i + l < range.end; ++l) {
+            a.out[i + l] = sum[l];
+            for (int k = 0; a.slopes && k < C; ++k) a.slopes[(i + l) * C + k] = slope[k][l];
+        }
     }
 }
 

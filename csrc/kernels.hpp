@@ -57,7 +57,8 @@ template <typename T> struct DiagonalArgs {
     // (vertices, 2): the sets of axes along which one can step down, and up, in ascending order.
     const std::uint64_t* open;
     double tap, identity;
-    T* out;
+    T* out;                          // (n)
+    T* slopes;                       // (n, corners) or null: the derivatives in the weights
     int threads;
 };
 

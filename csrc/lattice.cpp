@@ -480,13 +480,13 @@ inline void tabled_diagonal(const DiagonalArgs<double>& args) { kernels().diagon
 template <typename T>
 void diagonal(std::int64_t n, int d, const std::int32_t* index, const T* weight,
               const std::int64_t* order, std::int64_t vertices, const std::int32_t* neighbors,
-              double tap, double identity, T* out, int threads) {
+              double tap, double identity, T* out, T* slopes, int threads) {
     const int corners = d + 1;
     const Chains chains{corners, vertices, neighbors};
     if (corners <= kTabled) {
         const std::vector<std::uint64_t> open = open_sets(corners, vertices, neighbors, threads);
         tabled_diagonal(DiagonalArgs<T>{n, corners, index, weight, order, open.data(), tap, identity,
-                                        out, threads});
+                                        out, slopes, threads});
         return;
     }
     std::array<double, kMaxDim + 2> power;
@@ -499,17 +499,23 @@ void diagonal(std::int64_t n, int d, const std::int32_t* index, const T* weight,
         const std::int32_t* v = index + i * corners;
         const T* w = weight + i * corners;
         double sum = 0.0;
+        std::array<double, kMaxDim + 1> slope{};
         for (int k = 0; k < corners; ++k) {
             double reached = (1.0 + identity) * w[k];
+            slope[k] += reached;
             std::uint32_t axes = 0;
             for (int s = 1; s <= corners; ++s) {
                 const int to = (k + s) % corners;
                 axes |= 1u << axis_at(order + i * order_words(corners), (k + s - 1) % corners);
-                reached += power[s] * (chains.open(v[k], axes, 1) + chains.open(v[to], axes, 0)) * w[to];
+                const double open = power[s] * (chains.open(v[k], axes, 1) + chains.open(v[to], axes, 0));
+                reached += open * w[to];
+                slope[to] += open * w[k];
             }
             sum += w[k] * reached;
+            slope[k] += reached;
         }
         out[i] = static_cast<T>(sum);
+        for (int k = 0; slopes && k < corners; ++k) slopes[i * corners + k] = static_cast<T>(slope[k]);
     }
 }
 
@@ -518,8 +524,8 @@ template Graph build(const Points<float>&, const double*, const std::int64_t*, c
 template Graph build(const Points<double>&, const double*, const std::int64_t*,
                      const std::int64_t*, std::int32_t*, double*, std::int64_t*, int);
 template void diagonal(std::int64_t, int, const std::int32_t*, const float*, const std::int64_t*,
-                       std::int64_t, const std::int32_t*, double, double, float*, int);
+                       std::int64_t, const std::int32_t*, double, double, float*, float*, int);
 template void diagonal(std::int64_t, int, const std::int32_t*, const double*, const std::int64_t*,
-                       std::int64_t, const std::int32_t*, double, double, double*, int);
+                       std::int64_t, const std::int32_t*, double, double, double*, double*, int);
 
 }  // namespace fwcrf

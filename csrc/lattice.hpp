@@ -34,10 +34,11 @@ Graph build(const Points<T>& points, const double* scale, const std::int64_t* lo
             std::int64_t* order, int threads);
 
 // The diagonal of slice * (blur + identity * I) * slice^T, exactly. Steps along all d + 1 axes
-// cancel, so only two chains of neighbours join two corners of a simplex: they are walked.
+// cancel, so only two chains of neighbours join two corners of a simplex: they are walked. With `slopes`, (n, d + 1), also its
+// derivatives in the weights.
 template <typename T>
 void diagonal(std::int64_t n, int d, const std::int32_t* index, const T* weight,
               const std::int64_t* order, std::int64_t vertices, const std::int32_t* neighbors, double tap, double identity,
-              T* out, int threads);
+              T* out, T* slopes, int threads);
 
 }  // namespace fwcrf

@@ -42,7 +42,15 @@ def corner_dots(
     threads: int,
 ) -> None: ...
 def diagonal(
-    index: Any, weight: Any, order: Any, neighbors: Any, tap: float, identity: float, out: Any, threads: int
+    index: Any,
+    weight: Any,
+    order: Any,
+    neighbors: Any,
+    tap: float,
+    identity: float,
+    out: Any,
+    slopes: Any,
+    threads: int,
 ) -> None: ...
 def gaussian_sums(rows: Any, columns: Any, out: Any, threads: int) -> None: ...
 def placed(weight: Any, exponent: float, out: Any, threads: int) -> None: ...

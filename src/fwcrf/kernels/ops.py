@@ -388,10 +388,13 @@ def _diagonal(
 
 @_diagonal.register_kernel("cpu")
 def _diagonal_native(weight, index, order, neighbors, tap, identity):  # type: ignore
+    return _diagonal_and_slopes(weight, index, order, neighbors, tap, identity, None)
+
+
+def _diagonal_and_slopes(weight, index, order, neighbors, tap, identity, slopes):  # type: ignore
     out = torch.empty(len(weight), dtype=weight.dtype)
-    work = 32 * out.numel()
     weight = weight.detach().contiguous()
-    _core.diagonal(index, weight, order, neighbors, tap, identity, out, threads_for(work))
+    _core.diagonal(index, weight, order, neighbors, tap, identity, out, slopes, threads_for(32 * out.numel()))
     return out
 
 
@@ -415,6 +418,10 @@ class _Diagonal(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         weight, *rest = ctx.saved_tensors
+        if not torch.is_grad_enabled() and untraced(weight):
+            slopes = empty(weight.shape, weight.dtype)
+            _diagonal_and_slopes(weight, *rest, ctx.tap, ctx.identity, slopes)
+            return (scaled_rows(slopes, g), *[None] * 5)
         columns = []
         for one in torch.eye(weight.shape[-1], dtype=weight.dtype, device=weight.device):
             above, below = (_Diagonal.apply(weight + s * one, *rest, ctx.tap, ctx.identity) for s in (1, -1))

@@ -87,7 +87,7 @@ template <typename T> void lattice(Choices& c) {
     const std::int64_t channels = c.integer(1, c.integer(0, 5) ? 24 : 130);
     auto x = numbers<T>(c, rows * channels, 1e6), shift = numbers<T>(c, rows, 1e3);
     const bool spoilt = spoil(c, x);
-    Array<T> out(rows * channels), on_diagonal(rows);
+    Array<T> out(rows * channels), on_diagonal(rows), slopes(rows * l.corners, T(0));
     const FilterArgs<T> args{x.get(), out.get(), rows, channels, l.corners, l.index.get(), l.weight.get(), l.weight.get(),
                              c.flag() ? shift.get() : nullptr, l.vertices, l.neighbors.get(), T(0.5), T(-0.1),
                              static_cast<BlurOrder>(c.integer(0, 2)), threads};
@@ -106,8 +106,8 @@ template <typename T> void lattice(Choices& c) {
     }
     if (!spoilt && !out.finite()) found("a filter is not finite");
     diagonal(rows, l.d, l.index.get(), l.weight.get(), l.order.get(), l.vertices, l.neighbors.get(), 0.5, -0.1,
-             on_diagonal.get(), threads);
-    if (!on_diagonal.finite()) found("a diagonal is not finite");
+             on_diagonal.get(), c.flag() ? slopes.get() : nullptr, threads);
+    if (!on_diagonal.finite() || !slopes.finite()) found("a diagonal is not finite");
 }
 
 // A band with the arrays it points to.
