@@ -360,9 +360,8 @@ def run_fenced(at_end):
                     fence(K.neighbors),
                     fence(K.splat[0, :, 0]),
                 )
-                _core.diagonal(
-                    tables[0], tables[1], order, neighbors, 0.5, -0.3, fence(torch.empty(n, dtype=dtype)), 1
-                )
+                found, slopes = (fence(torch.empty(s, dtype=dtype)) for s in ((n,), (n, d + 1)))
+                _core.diagonal(tables[0], tables[1], order, neighbors, 0.5, -0.3, found, slopes, 1)
                 for channels in (1, 2, 3, 5, 8, 13, 16, 17, 31, 33, 64, 65):
                     x = fence(normal(1, n, channels, dtype=dtype))
                     out = fence(torch.empty(1, n, channels, dtype=dtype))

@@ -139,7 +139,9 @@ def long_calls():
     return {
         "build": lambda: Lattice.uncalibrated(features),
         "filter": lambda: _core.filter(x, *tables, None, 0.5, 0.0, 0, torch.empty_like(x), 1),
-        "diagonal": lambda: _core.diagonal(index, splat, order, K.neighbors, 0.5, 0.0, torch.empty(n), 1),
+        "diagonal": lambda: _core.diagonal(
+            index, splat, order, K.neighbors, 0.5, 0.0, torch.empty(n), None, 1
+        ),
         "axis": lambda: _core.filter_axis(line, taps, torch.empty_like(line), 1),
     }
 
