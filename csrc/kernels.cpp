@@ -242,103 +242,40 @@ template <typename T> static void diagonal(const DiagonalArgs<T>& a) {
 void diagonal_f32(const DiagonalArgs<float>& a) { diagonal(a); }
 void diagonal_f64(const DiagonalArgs<double>& a) { diagonal(a); }
 
-// A tile of `width` columns with zeros above and below, so that the convolution along the axis is
-// one contiguous sweep with taps `width` elements apart.
-template <typename T>
-static void axis_tile(const AxisArgs<T>& a, std::int64_t outer, Range columns, Scratch& scratch) {
-    constexpr int W = kLanes<T>;
-    constexpr int unroll = 4;
-    const std::int64_t width = columns.end - columns.begin;
-    const std::int64_t margin = a.radius * width, size = a.length * width;
-    const std::int64_t padded = (size + unroll * W - 1) / (unroll * W) * (unroll * W);
-    T* const source = scratch.get<T>(2 * margin + 2 * padded);
-    T* const target = source + 2 * margin + padded;
-    const T* x = a.x + outer * a.length * a.inner + columns.begin;
-    T* out = a.out + outer * a.length * a.inner + columns.begin;
+// Some columns of x, of one outer index, with zeros above and below: a step along the axis is `width` values.
+template <typename T> struct Tile {
+    static constexpr std::int64_t kUnit = 4 * kLanes<T>;  // `padded` is a multiple of it
 
-    std::memset(source, 0, margin * sizeof(T));
-    std::memset(source + margin + size, 0, (margin + padded - size) * sizeof(T));
-    for (std::int64_t i = 0; i < a.length; ++i)
-        std::memcpy(source + margin + i * width, x + i * a.inner, width * sizeof(T));
-    for (std::int64_t p = 0; p < size; p += unroll * W) {
-        const T* centre = source + margin + p;
-        Vec<T> sum[unroll];
-        for (int k = 0; k < unroll; ++k) sum[k] = a.taps[0] * load(centre + k * W);
-        for (std::int64_t t = 1; t <= a.radius; ++t) {
-            const T tap = a.taps[t];
-            const T* before = centre - t * width;
-            const T* after = centre + t * width;
-            for (int k = 0; k < unroll; ++k)
-                sum[k] += tap * (load(before + k * W) + load(after + k * W));
-        }
-        for (int k = 0; k < unroll; ++k) store(target + p + k * W, sum[k]);
+    std::int64_t at, width, size, padded;  // its first entry in the arrays, and its values
+    T *values, *room;                      // in memory, and as many again
+
+    Tile(const AxisArgs<T>& a, std::int64_t outer, Range columns, Scratch& scratch)
+        : at(outer * a.length * a.inner + columns.begin), width(columns.end - columns.begin), size(a.length * width),
+          padded((size + kUnit - 1) / kUnit * kUnit) {
+        const std::int64_t margin = a.radius * width;
+        values = scratch.get<T>(2 * margin + 2 * padded) + margin;
+        room = values + padded + margin;
+        std::memset(values - margin, 0, margin * sizeof(T));
+        std::memset(values + size, 0, (padded - size + margin) * sizeof(T));
+        read(a, a.x, values);
     }
-    for (std::int64_t i = 0; i < a.length; ++i)
-        std::memcpy(out + i * a.inner, target + i * width, width * sizeof(T));
+    void read(const AxisArgs<T>& a, const T* array, T* to) const {
+        for (std::int64_t i = 0; i < a.length; ++i)
+            std::memcpy(to + i * width, array + at + i * a.inner, width * sizeof(T));
+    }
+    void write(const AxisArgs<T>& a, const T* from) const {
+        for (std::int64_t i = 0; i < a.length; ++i)
+            std::memcpy(a.out + at + i * a.inner, from + i * width, width * sizeof(T));
+    }
+};
+
+constexpr std::int64_t kWidest = 64;  // columns of a tile
+template <typename T> static std::int64_t tiles(const AxisArgs<T>& a) {
+    return a.length ? a.outer * ((a.inner + kWidest - 1) / kWidest) : 0;
 }
 
-// The strip of columns that a tile has, of all tiles in turn.
-template <typename T> static Range strip(const AxisArgs<T>& a, std::int64_t tile, std::int64_t strips) {
-    return share(a.inner, static_cast<int>(tile % strips), static_cast<int>(strips));
-}
-constexpr std::int64_t kWidest = 64;
-
-// What each tap of a filter along the axis has to do with <g, filtered x>, for one tile: with g as `out`.
-template <typename T>
-static void tap_tile(const AxisArgs<T>& a, std::int64_t outer, Range columns, double* slopes, Scratch& scratch) {
-    constexpr int W = kLanes<T>;
-    const std::int64_t width = columns.end - columns.begin, margin = a.radius * width, size = a.length * width;
-    const std::int64_t padded = (size + W - 1) / W * W;
-    T* const source = scratch.get<T>(2 * margin + 2 * padded);
-    T* const other = source + 2 * margin + padded;
-    const std::int64_t at = outer * a.length * a.inner + columns.begin;
-    std::memset(source, 0, margin * sizeof(T));
-    std::memset(source + margin + size, 0, (margin + padded - size) * sizeof(T));
-    std::memset(other + size, 0, (padded - size) * sizeof(T));
-    for (std::int64_t i = 0; i < a.length; ++i) {
-        std::memcpy(source + margin + i * width, a.x + at + i * a.inner, width * sizeof(T));
-        std::memcpy(other + i * width, a.out + at + i * a.inner, width * sizeof(T));
-    }
-    for (std::int64_t t = 0; t <= a.radius; ++t) {
-        const T* const before = source + margin - t * width;
-        const T* const after = source + margin + t * width;
-        Vec<T> sum{};
-        for (std::int64_t p = 0; p < padded; p += W) {
-            const Vec<T> both = t ? load(before + p) + load(after + p) : load(after + p);
-            sum += load(other + p) * both;
-        }
-        slopes[t] = 0;
-        for (int l = 0; l < W; ++l) slopes[t] += sum[l];
-    }
-}
-
-template <typename T> static void tap_slopes(const AxisArgs<T>& a, double* slopes) {
-    const std::int64_t strips = (a.inner + kWidest - 1) / kWidest, tiles = a.length ? a.outer * strips : 0;
-    const std::int64_t taps = a.radius + 1;
-    thread_local Scratch memory;
-    double* const each = memory.get<double>(tiles * taps);
-#ifdef _OPENMP
-#pragma omp parallel num_threads(a.threads)
-#endif
-    {
-        Scratch scratch;
-#ifdef _OPENMP
-#pragma omp for schedule(static)
-#endif
-        for (std::int64_t tile = 0; tile < tiles; ++tile)
-            tap_tile(a, tile / strips, strip(a, tile, strips), each + tile * taps, scratch);
-    }
-    for (std::int64_t t = 0; t < taps; ++t) slopes[t] = 0;
-    for (std::int64_t tile = 0; tile < tiles; ++tile)
-        for (std::int64_t t = 0; t < taps; ++t) slopes[t] += each[tile * taps + t];
-    memory.trim();
-}
-
-void tap_slopes_f32(const AxisArgs<float>& a, double* slopes) { tap_slopes(a, slopes); }
-void tap_slopes_f64(const AxisArgs<double>& a, double* slopes) { tap_slopes(a, slopes); }
-
-template <typename T> static void axis(const AxisArgs<T>& a) {
-    if (a.length == 0) return;  // and nothing to copy from
+// act(number, tile) for all of them.
+template <typename T, typename F> static void for_tiles(const AxisArgs<T>& a, F&& act) {
     const std::int64_t strips = (a.inner + kWidest - 1) / kWidest;
 #ifdef _OPENMP
 #pragma omp parallel num_threads(a.threads)
@@ -348,12 +285,68 @@ template <typename T> static void axis(const AxisArgs<T>& a) {
 #ifdef _OPENMP
 #pragma omp for schedule(static)
 #endif
-        for (std::int64_t tile = 0; tile < a.outer * strips; ++tile) {
-            axis_tile(a, tile / strips, strip(a, tile, strips), scratch);
+        for (std::int64_t k = 0; k < tiles(a); ++k) {
+            const Range columns = share(a.inner, static_cast<int>(k % strips), static_cast<int>(strips));
+            act(k, Tile<T>(a, k / strips, columns, scratch));
         }
     }
 }
 
+template <typename T> static void axis(const AxisArgs<T>& a) {
+    constexpr int W = kLanes<T>, unroll = 4;
+    for_tiles(a, [&](std::int64_t, const Tile<T>& tile) {
+        for (std::int64_t p = 0; p < tile.size; p += unroll * W) {
+            const T* const centre = tile.values + p;
+            Vec<T> sum[unroll];
+            for (int k = 0; k < unroll; ++k) sum[k] = a.taps[0] * load(centre + k * W);
+            for (std::int64_t t = 1; t <= a.radius; ++t) {
+                const T tap = a.taps[t];
+                const T* before = centre - t * tile.width;
+                const T* after = centre + t * tile.width;
+                for (int k = 0; k < unroll; ++k) sum[k] += tap * (load(before + k * W) + load(after + k * W));
+            }
+            for (int k = 0; k < unroll; ++k) store(tile.room + p + k * W, sum[k]);
+        }
+        tile.write(a, tile.room);
+    });
+}
+
+// What each tap of a filter along the axis has to do with <g, filtered x>, with g as `out`.
+template <typename T> static void tap_slopes(const AxisArgs<T>& a, double* slopes) {
+    constexpr int W = kLanes<T>;
+    constexpr std::int64_t kStretch = 512;  // that stays in the first-level cache for all taps
+    const std::int64_t taps = a.radius + 1;
+    thread_local Scratch memory;
+    double* const each = memory.get<double>(tiles(a) * taps);
+    for_tiles(a, [&](std::int64_t k, const Tile<T>& tile) {
+        tile.read(a, a.out, tile.room);
+        std::memset(tile.room + tile.size, 0, (tile.padded - tile.size) * sizeof(T));
+        double* const own = each + k * taps;
+        for (std::int64_t t = 0; t < taps; ++t) own[t] = 0;
+        for (std::int64_t first = 0; first < tile.padded; first += kStretch) {
+            const std::int64_t end = first + kStretch < tile.padded ? first + kStretch : tile.padded;
+            for (std::int64_t t = 0; t < taps; ++t) {
+                const T* const before = tile.values - t * tile.width;
+                const T* const after = tile.values + t * tile.width;
+                Vec<T> sum[4] = {};
+                for (std::int64_t p = first; p < end; p += 4 * W)
+                    for (int j = 0; j < 4; ++j) {
+                        const std::int64_t q = p + j * W;
+                        sum[j] += load(tile.room + q) * (t ? load(before + q) + load(after + q) : load(after + q));
+                    }
+                sum[0] += sum[1] + sum[2] + sum[3];
+                for (int l = 0; l < W; ++l) own[t] += sum[0][l];
+            }
+        }
+    });
+    for (std::int64_t t = 0; t < taps; ++t) slopes[t] = 0;
+    for (std::int64_t k = 0; k < tiles(a); ++k)
+        for (std::int64_t t = 0; t < taps; ++t) slopes[t] += each[k * taps + t];
+    memory.trim();
+}
+
+void tap_slopes_f32(const AxisArgs<float>& a, double* slopes) { tap_slopes(a, slopes); }
+void tap_slopes_f64(const AxisArgs<double>& a, double* slopes) { tap_slopes(a, slopes); }
 void axis_f32(const AxisArgs<float>& a) { axis(a); }
 void axis_f64(const AxisArgs<double>& a) { axis(a); }
 
