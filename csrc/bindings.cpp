@@ -401,9 +401,10 @@ template <typename T> class Model {
         grid.axes = static_cast<int>(axes);
         std::size_t n = 1;
         for (std::size_t a = 0; a < axes; ++a) {
-            grid.down[a] = band(down[a], between[a], sizes[a], kTogether);
-            if (middle[a]) grid.middle[a] = band(*middle[a], between[a], between[a], kTogether);
-            grid.up[a] = band(up[a], sizes[a], between[a], a ? kTogether : 1);
+            const std::int64_t together = a && a + 1 == axes ? 1 : kTogether;
+            grid.down[a] = band(down[a], between[a], sizes[a], together);
+            if (middle[a]) grid.middle[a] = band(*middle[a], between[a], between[a], together);
+            grid.up[a] = band(up[a], sizes[a], between[a], a ? together : 1);
             n *= static_cast<std::size_t>(sizes[a]);
         }
         const std::size_t images = shift ? shift->shape(0) : 1;

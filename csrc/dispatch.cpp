@@ -131,7 +131,8 @@ static const Kernels& choose() {
     const char* wish = std::getenv("FWCRF_ISA");
     const auto allowed = [wish](const char* isa) { return !wish || !std::strcmp(wish, isa); };
 #ifdef FWCRF_HAVE_AVX512
-    if (allowed("avx512") && __builtin_cpu_supports("avx512f") &&
+    // Zen 4 takes vectors of 64 bytes in halves: they only make for more padding there.
+    if ((wish || !__builtin_cpu_is("amdfam19h")) && allowed("avx512") && __builtin_cpu_supports("avx512f") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
         __builtin_cpu_supports("avx512bw"))
         return avx512::table;

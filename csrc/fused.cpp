@@ -39,6 +39,12 @@ static inline void map_rows(Map map, const T* p, T* rows, std::int64_t length, s
     }
 }
 
+// A part of P x, (pixels of a block, row), but for a weight.
+template <typename T> struct Sum {
+    const T* rows;
+    T weight;
+};
+
 template <typename T, int NV> struct Fused {
     static constexpr int W = kLanes<T>;
     static constexpr std::int64_t kRow = NV * W;
@@ -51,6 +57,7 @@ template <typename T, int NV> struct Fused {
     T* sum = nullptr;
     Move<T> move{Map::none, T(1), T(0), T(1), T(1), T(0), Dual::none};
     bool carry = false;  // splat the answer
+    bool noted = false;  // what all labels of a pixel get; it is the same in all later steps
     T scale;             // of what is answered
     Vec<T> nowhere;      // what it is past the labels
 
@@ -59,19 +66,23 @@ template <typename T, int NV> struct Fused {
     Filtered<T> filtered[kMaxTerms];
     Vec<T> mask;            // 1 for the labels in the last vector of a row, 0 past them
     std::int64_t overhang;  // pixels that a whole vector at the end of a row may touch
+    std::int64_t across;    // pixels in a line of the image, as far as a grid knows
+    int inner = -1;         // the lattice that is read while its pixel is in the registers
     bool matrices_too = false;
     T* matrices = nullptr;  // (terms, channels, kRow)
 
     using LatticePass = Pass<T, NV, 0, 1>;
     LatticePass pass(int c) const { return LatticePass{lattice[c], 0, a.channels, 1}; }
 
-    Fused(const FusedArgs<T>& a, Scratch& scratch) : a(a), x(a.x), overhang(1 + kRow / a.channels) {
+    Fused(const FusedArgs<T>& a, Scratch& scratch) : a(a), x(a.x), overhang(1 + kRow / a.channels), across(a.n) {
         std::int64_t sizes[kMaxTerms], total = a.terms * a.channels * kRow;
         for (int c = 0; c < a.terms; ++c) {
             const Term<T>& term = a.term[c];
             if (term.grid.axes) {
                 sizes[c] = filtered[c].plan(term.grid, a.channels, kRow, a.threads);
+                if (term.grid.axes > 1) across = term.grid.up[term.grid.axes - 1].rows;
             } else {
+                if (!term.matrix) inner = c;
                 lattice[c] = term.lattice;
                 lattice[c].n = a.n;
                 lattice[c].channels = a.channels;
@@ -114,6 +125,7 @@ template <typename T, int NV> struct Fused {
         const bool last = step + 1 == a.steps;
         sum = last ? nullptr : a.sum;
         carry = !last && carries();
+        noted = a.reach && step == 0;
         scale = move.map == Map::none ? T(1) : move.scale;
         nowhere = Vec<T>{} + (move.map == Map::none || derivative() ? T(0) : -static_cast<T>(__builtin_inf()));
     }
@@ -160,49 +172,99 @@ template <typename T, int NV> struct Fused {
         int thread;
         double* slopes;        // (terms, channels, kRow) or null
         T* splats[kMaxTerms];  // lattices to splat into, or null
-        Reach<T> reach;
-        T given[kPixels];      // to the last label
+        T all;                 // the most that the labels of a pixel got together
+        Vec<T> last;           // the most that a label of the last vector got, times its part of the pixel
         struct Line {
             const T* values;
             std::int64_t begin, end;  // pixels
         } line[kMaxTerms];     // the row of each grid that was read last
     };
 
+    // A block on its way through a step.
+    struct Rows {
+        alignas(64) T rows[kPixels * kRow];  // what the map is taken of, and then its answer but for a factor
+        alignas(64) T tops[kPixels * W];     // of each pixel, one vector that has the largest entry of its row
+        alignas(64) T given[kPixels * W];    // by the kernels to the labels of the last vector
+        alignas(64) T factor[kPixels];       // of the answer
+    };
+
     // A thread's share of the pixels.
     Reach<T> answer(Team team, double* slopes) const {
-        Bench bench{team.thread, slopes, {}, {}, {}, {}};
+        Bench bench{team.thread, slopes, {}, T(0), Vec<T>{}, {}};
         for (int c = 0; carry && c < a.terms; ++c)
             if (!a.term[c].grid.axes) bench.splats[c] = blurred[c].cleared(team);
         const Range mine = share(a.n, team.thread, team.threads);
-        for (std::int64_t i = mine.begin; i < mine.end; i += kPixels)
-            answer(Block{i, mine.end - i < kPixels ? mine.end - i : kPixels}, bench);
-        return bench.reach;
+        for (std::int64_t i = mine.begin; i < mine.end;) {
+            const std::int64_t line = (i / across + 1) * across, end = line < mine.end ? line : mine.end;
+            const Block block{i, end - i < kPixels ? end - i : kPixels};
+            answer(block, bench);
+            i += block.pixels;
+        }
+        Reach<T> reach;
+        reach.raise(bench.all, bench.last[(a.channels - 1) % W]);
+        return reach;
     }
 
     void answer(const Block& block, Bench& bench) const {
-        alignas(64) T rows[kPixels * kRow], others[kPixels * kRow];
+        Rows at;
+        alignas(64) T others[kPixels * kRow];
         if (other) read(other, block, others);
-        matrices_too ? gradient_all(block, others, bench, rows) : gradient_potts(block, others, bench, rows);
-        if (move.map != Map::none) go(block, others, rows);
-        if (a.reach && !matrices_too)
-            for (std::int64_t q = 0; q < block.pixels; ++q)
-                bench.reach.raise(T(0), bench.given[q] * rows[q * kRow + a.channels - 1]);
-        if (sum) accumulate(block, rows);
-        write(block, rows);
+        matrices_too ? gradient_all(block, others, bench, at.rows) : gradient_potts(block, others, bench, at);
+        for (T& value : at.factor) value = T(1);
+        if (move.map != Map::none) go(block, others, at);
+        if (a.reach && !matrices_too) note_last(block, at, bench);
+        if (sum) accumulate(block, at.rows);
+        finish(block, at, bench);
+    }
+
+    void note_last(const Block& block, const Rows& at, Bench& bench) const {
+        for (std::int64_t q = 0; q < block.pixels; ++q) {
+            const Vec<T> part = at.factor[q] * load(at.rows + q * kRow + (NV - 1) * W);
+            bench.last = larger<T>(load(at.given + q * W) * part, bench.last);
+        }
+    }
+
+    // Write the answer, and splat it.
+    void finish(const Block& block, Rows& at, Bench& bench) const {
+        int first = -1;  // a lattice that takes the rows while they are in the registers
+        for (int c = a.terms - 1; c >= 0; --c)
+            if (bench.splats[c] && lattice[c].corners == 6) first = c;
+        if (first >= 0) finish<6>(block, at, first, bench.splats[first]);
+        else finish<0>(block, at, 0, nullptr);
         for (int c = 0; c < a.terms; ++c)
-            if (bench.splats[c]) lattice[c].corners == 6 ? splat<6>(c, block, rows, bench.splats[c])
-                                                         : splat<0>(c, block, rows, bench.splats[c]);
+            if (bench.splats[c] && c != first)
+                lattice[c].corners == 6 ? splat<6>(c, block, at.rows, bench.splats[c])
+                                        : splat<0>(c, block, at.rows, bench.splats[c]);
+    }
+
+    template <int C> void finish(const Block& block, Rows& at, int c, T* values) const {
+        const std::int64_t channels = a.channels;
+        const std::int32_t* index = C ? lattice[c].index + block.first * C : nullptr;
+        const T* weight = C ? lattice[c].splat + block.first * C : nullptr;
+        T *row = at.rows, *to = out + block.first * channels;
+        // Whole vectors may be written past a row that another one of this block follows.
+        const std::int64_t whole = block.pixels - overhang;
+        for (std::int64_t q = 0; q < block.pixels; ++q, row += kRow, to += channels, index += C, weight += C) {
+            Vec<T> v[NV];
+            for (int k = 0; k < NV; ++k) {
+                v[k] = at.factor[q] * load(row + k * W);
+                store(row + k * W, v[k]);
+            }
+            if (q < whole) {
+                for (int k = 0; k < NV; ++k) store(to + k * W, v[k]);
+            } else {
+                put_row(to, row, channels);
+            }
+            for (int m = 0; m < C; ++m) {
+                T* const there = values + index[m] * kRow;
+                const T w = weight[m];
+                for (int k = 0; k < NV; ++k) store(there + k * W, load(there + k * W) + w * v[k]);
+            }
+        }
     }
 
     template <typename F> inline void for_pixels(const Block& block, F&& act) const {
         for (std::int64_t q = 0; q < block.pixels; ++q) act(block.first + q, q);
-    }
-
-    void write(const Block& block, const T* rows) const {
-        const std::int64_t channels = a.channels;
-        T* to = out + block.first * channels;
-        const T* const end = rows + block.pixels * kRow;
-        for (; rows < end; rows += kRow, to += channels) put_row(to, rows, channels);
     }
 
     // The labels of pixel i, from a row that may have more. Nothing past them is touched: other threads, and other
@@ -270,11 +332,25 @@ template <typename T, int NV> struct Fused {
     }
 
     // From there to where the step ends; zero past the labels.
-    void go(const Block& block, const T* others, T* rows) const {
+    void go(const Block& block, const T* others, Rows& at) const {
         const std::int64_t count = block.pixels, whole = (count + W - 1) / W * W;
-        if (move.keep != T(0) || move.lean != T(0) || move.dual == Dual::logits) lean(block, rows);
+        T* const rows = at.rows;
+        const bool leaning = move.keep != T(0) || move.lean != T(0) || move.dual == Dual::logits;
+        const bool straight = move.step == T(1) && move.dual == Dual::none && !sum;
+        if (leaning) lean(block, rows);
         for (std::int64_t i = count * kRow; i < whole * kRow; ++i) rows[i] = 0;
-        for (std::int64_t q = 0; q < whole; q += W) map(others + q * kRow, rows + q * kRow);
+        if (move.map == Map::softmax && !leaning && !matrices_too) {
+            for (std::int64_t i = count * W; i < whole * W; ++i) at.tops[i] = 0;
+            for (std::int64_t q = 0; q < whole; q += W) exponentials(at, q);
+            if (!straight)
+                for (std::int64_t q = 0; q < count; ++q) {
+                    for (int k = 0; k < NV; ++k)
+                        store(rows + q * kRow + k * W, at.factor[q] * load(rows + q * kRow + k * W));
+                    at.factor[q] = T(1);
+                }
+        } else {
+            for (std::int64_t q = 0; q < whole; q += W) map(others + q * kRow, rows + q * kRow);
+        }
         if (move.dual == Dual::multipliers) add_multipliers(block, rows);
         if (derivative() || move.step == T(1)) return;
         for_pixels(block, [&](std::int64_t i, std::int64_t q) {
@@ -285,6 +361,27 @@ template <typename T, int NV> struct Fused {
                 store(at, here[k] + move.step * (load(at) - here[k]));
             }
         });
+    }
+
+    // Softmax of as many rows as a vector has lanes, but for the factor that makes their sums 1.
+    void exponentials(Rows& at, std::int64_t first) const {
+        Vec<T> v[W];
+        for (int r = 0; r < W; ++r) v[r] = load(at.tops + (first + r) * W);
+        transpose<T>(v);
+        for (int c = 1; c < W; ++c) v[0] = larger<T>(v[0], v[c]);
+        alignas(64) T tops[W];
+        store(tops, v[0]);
+        for (int r = 0; r < W; ++r) {
+            T* const row = at.rows + (first + r) * kRow;
+            Vec<T> e[NV];
+            for (int k = 0; k < NV; ++k) {
+                e[k] = exp<T>(load(row + k * W) - tops[r]);
+                store(row + k * W, e[k]);
+            }
+            for (int k = 1; k < NV; ++k) e[0] += e[k];
+            v[r] = e[0];
+        }
+        store(at.factor + first, T(1) / sums<T>(v));
     }
 
     inline void add(T weight, const T* array, std::int64_t i, Vec<T> (&v)[NV]) const {
@@ -322,78 +419,125 @@ template <typename T, int NV> struct Fused {
     }
 
     // Where every term is Potts.
-    void gradient_potts(const Block& block, const T* others, Bench& bench, T* rows) const {
-        alignas(64) T sum[kPixels * kRow], against[kPixels * kRow], own[kPixels];
-        for (T& value : own) value = 0;
+    void gradient_potts(const Block& block, const T* others, Bench& bench, Rows& at) const {
+        alignas(64) T sum[kPixels * kRow], against[kPixels * kRow], own[kPixels] = {};
         if (bench.slopes) against_the_others(block, others, against);
-        add_potts(block, sum, own, bench.slopes ? against : nullptr, bench);
-        const Vec<T> last = mask, past = nowhere;
-        const T factor = scale;
-        const std::int64_t channels = a.channels, safe = a.n - overhang;
-        const bool plain = a.plain;
-        const T unary = move.unary, *const all_x = x, *const all_u = unary != T(0) ? a.unary : nullptr;
-        const bool noted = a.reach;
-        T most = 0;
-        for_pixels(block, [&](std::int64_t i, std::int64_t q) {
-            const std::int64_t at = i * channels;
-            const bool inside = i < safe;
-            const T self = own[q];
-            const T *x = all_x + at, *y = sum + q * kRow;
-            Vec<T> v[NV];
-            for (int k = 0; k + 1 < NV; ++k) v[k] = load(y + k * W) + self * load(x + k * W);
-            constexpr int e = (NV - 1) * W;
-            const Vec<T> end = inside ? load(x + e) : load_part(x + e, channels - e);
-            v[NV - 1] = load(y + e) + self * end;
-            // What lies past the labels need not be finite.
-            v[NV - 1] = last != T(0) ? v[NV - 1] : Vec<T>{};
-            if (!plain) {
-                const T whole = total(v);
-                if (noted) {
-                    most = whole > most ? whole : most;
-                    bench.given[q] = v[NV - 1][(channels - 1) % W];
-                }
-                for (int k = 0; k < NV; ++k) v[k] = whole - v[k];
-            }
-            if (all_u) {
-                const T* u = all_u + at;
-                for (int k = 0; k + 1 < NV; ++k) v[k] += unary * load(u + k * W);
-                v[NV - 1] += unary * (inside ? load(u + e) : load_part(u + e, channels - e));
-            }
-            for (int k = 0; k < NV; ++k) v[k] *= factor;
-            v[NV - 1] = last != T(0) ? v[NV - 1] : past;
-            for (int k = 0; k < NV; ++k) store(rows + q * kRow + k * W, v[k]);
-        });
-        bench.reach.raise(most, T(0));
+        const int slice = bench.slopes ? -1 : inner;
+        const Sum<T> before = add_potts(block, sum, own, bench.slopes ? against : nullptr, slice, bench);
+        const bool inside = block.first + block.pixels + overhang <= a.n;
+        // What all labels get alike does not change where a map leads to.
+        const bool total = (move.map == Map::none && !a.plain) || noted;
+        if (slice < 0) combine<0>(block, before, -1, own, total, bench, at);
+        else if (lattice[slice].corners != 6) combine<0>(block, before, slice, own, total, bench, at);
+        else if (total || !inside) combine<6>(block, before, slice, own, total, bench, at);
+        else combine<6, true>(block, before, slice, own, false, bench, at);
     }
 
-    // sum = the Potts terms but for their diagonals, which go into `own`.
-    void add_potts(const Block& block, T* sum, T* own, const T* other, Bench& bench) const {
+    static inline void ahead(const T* row) {
+        for (std::size_t at = 0; at < kRow * sizeof(T); at += 64) __builtin_prefetch(reinterpret_cast<const char*>(row) + at);
+    }
+
+    // rows = scale (P x + u), given the terms that are summed up already, and one that is not.
+    template <int C, bool Plain = false>
+    void combine(const Block& block, Sum<T> before, int slice, const T* own, bool total_too, Bench& bench, Rows& at) const {
+        const T factor = scale, of_sum = -factor * before.weight, of_unary = factor * move.unary;
+        const T of_slice = slice < 0 ? T(0) : -factor * a.term[slice].potts;
+        const FilterArgs<T>* const l = slice < 0 ? nullptr : &lattice[slice];
+        const int corners = C ? C : l ? l->corners : 0;
+        const std::int32_t* index = l ? l->index + block.first * corners : nullptr;
+        const T* weight = l ? l->slice + block.first * corners : nullptr;
+        const T* const values = l ? blurred[slice].result(*l) : nullptr;
+        const std::int64_t channels = a.channels;
+        const T *x = this->x + block.first * channels, *u = of_unary != T(0) && a.unary ? a.unary + block.first * channels : nullptr;
+        const T *y = before.rows, *self = own;
+        const Vec<T> last = mask, past = nowhere;
+        const bool keeping = a.reach;
+        constexpr int e = (NV - 1) * W;
+        T most = 0;
+        for (std::int64_t q = 0; q < block.pixels; ++q, index += corners, weight += corners) {
+            const bool inside = Plain || block.first + q + overhang < a.n;
+            Vec<T> v[NV] = {};
+            for (int m = 0; m < corners; ++m) {
+                const T* const row = values + index[m] * kRow;
+                for (int k = 0; k < NV; ++k) v[k] += weight[m] * load(row + k * W);
+            }
+            // The next block's, which the processor does not see coming: what is read between two blocks is elsewhere.
+            ahead(x + kPixels * channels);
+            if (u) ahead(u + kPixels * channels);
+            const T shift = -factor * self[q];
+            for (int k = 0; k < NV; ++k) {
+                const Vec<T> here = k + 1 < NV || inside ? load(x + k * W) : load_part(x + e, channels - e);
+                v[k] = of_slice * v[k] + of_sum * load(y + k * W) + shift * here;
+            }
+            if (keeping) store(at.given + q * W, v[NV - 1] * (T(-1) / factor));
+            if (!Plain && total_too) {
+                // What lies past the labels need not be finite.
+                v[NV - 1] = last != T(0) ? v[NV - 1] : Vec<T>{};
+                const T whole = total(v);
+                most = whole / -factor > most ? whole / -factor : most;
+                for (int k = 0; k < NV; ++k) v[k] -= whole;
+            }
+            if (a.plain)
+                for (int k = 0; k < NV; ++k) v[k] = -v[k];
+            if (u) {
+                for (int k = 0; k < NV; ++k)
+                    v[k] += of_unary * (k + 1 < NV || inside ? load(u + k * W) : load_part(u + e, channels - e));
+                u += channels;
+            }
+            v[NV - 1] = last != T(0) ? v[NV - 1] : past;
+            Vec<T> top = v[0];
+            for (int k = 1; k < NV; ++k) top = larger<T>(v[k], top);
+            store(at.tops + q * W, top);
+            for (int k = 0; k < NV; ++k) store(at.rows + q * kRow + k * W, v[k]);
+            x += channels;
+            y += kRow;
+        }
+        bench.all = most > bench.all ? most : bench.all;
+    }
+
+    // The Potts terms but for one of them and for their diagonals, which go into `own`; in `sum`, or where the only one
+    // of them is found.
+    Sum<T> add_potts(const Block& block, T* sum, T* own, const T* other, int but, Bench& bench) const {
         alignas(64) T here[kPixels * kRow];
         if (other) read(x, block, here);
-        bool begun = false;
+        int count = 0, only = -1;
         for (int c = 0; c < a.terms; ++c) {
             if (a.term[c].matrix) continue;
+            if (a.term[c].shift) add_shift(c, block, here, own, other, bench);
+            if (c == but) continue;
+            ++count;
+            only = c;
+        }
+        if (count == 1 && !other && a.term[only].grid.axes) {
+            for (std::int64_t q = 0; q < block.pixels;)
+                q += read_grid(only, block.first + q, block.pixels - q, sum + q * kRow, bench);
+            return {sum, a.term[only].potts};
+        }
+        bool begun = false;
+        for (int c = 0; c < a.terms; ++c) {
+            if (a.term[c].matrix || c == but) continue;
             begun ? kernel<true>(c, block, a.term[c].potts, sum, other, bench)
                   : kernel<false>(c, block, a.term[c].potts, sum, other, bench);
             begun = true;
-            if (a.term[c].shift) add_shift(c, block, here, own, other, bench);
         }
+        if (!begun) std::memset(sum, 0, block.pixels * kRow * sizeof(T));
+        return {sum, T(1)};
     }
 
     void gradient_all(const Block& block, const T* others, Bench& bench, T* rows) const {
-        alignas(64) T here[kPixels * kRow], against[kPixels * kRow], potts[kPixels * kRow] = {};
+        alignas(64) T here[kPixels * kRow], against[kPixels * kRow], potts[kPixels * kRow];
         T own[kPixels] = {};
         read(x, block, here);
         std::memset(rows, 0, block.pixels * kRow * sizeof(T));
         for (int c = 0; c < a.terms; ++c)
             if (a.term[c].matrix) add_matrix(c, block, here, others, rows, bench);
         if (bench.slopes) against_the_others(block, others, against);
-        add_potts(block, potts, own, bench.slopes ? against : nullptr, bench);
+        const Sum<T> before = add_potts(block, potts, own, bench.slopes ? against : nullptr, -1, bench);
         for_pixels(block, [&](std::int64_t i, std::int64_t q) {
             Vec<T> u[NV] = {}, v[NV];
             if (a.unary && move.unary != T(0)) labels(a.unary, i, u);
             for (int k = 0; k < NV; ++k)
-                v[k] = load(potts + q * kRow + k * W) + own[q] * load(here + q * kRow + k * W);
+                v[k] = before.weight * load(before.rows + q * kRow + k * W) + own[q] * load(here + q * kRow + k * W);
             v[NV - 1] = within(v[NV - 1]);
             const T sum = total(v);
             for (int k = 0; k < NV; ++k) {
@@ -447,25 +591,39 @@ template <typename T, int NV> struct Fused {
         }
     }
 
+    // Of grid c, the row that pixel i is in.
+    const typename Bench::Line& line_of(int c, std::int64_t i, Bench& bench) const {
+        auto& line = bench.line[c];
+        if (i >= line.end) {
+            const Filtered<T>& f = filtered[c];
+            const std::int64_t row = i / f.across;
+            line = {f.row(row, bench.thread), row * f.across, (row + 1) * f.across};
+        }
+        return line;
+    }
+
     template <bool Add>
     void from_grid(int c, const Block& block, T scale, T* target, const T* other, Vec<T>& dots, Bench& bench) const {
-        const Filtered<T>& f = filtered[c];
-        auto& line = bench.line[c];
         const std::int64_t end = block.first + block.pixels;
+        alignas(64) T found[kPixels * kRow];
         for (std::int64_t i = block.first; i < end;) {
-            if (i >= line.end) {
-                const std::int64_t row = i / f.across;
-                line = {f.row(row, bench.thread), row * f.across, (row + 1) * f.across};
-            }
-            const std::int64_t stop = line.end < end ? line.end : end;
-            const T* from = line.values + (i - line.begin) * kRow;
-            for (; i < stop; ++i, from += kRow, target += kRow) {
+            const std::int64_t count = read_grid(c, i, end - i, found, bench);
+            const T* from = found;
+            for (const std::int64_t stop = i + count; i < stop; ++i, from += kRow, target += kRow) {
                 Vec<T> v[NV];
                 for (int k = 0; k < NV; ++k) v[k] = load(from + k * W);
                 put<Add>(v, scale, target, other, dots);
                 if (other) other += kRow;
             }
         }
+    }
+
+    // K_c x of at most so many pixels from i on, those in one line of the grid.
+    std::int64_t read_grid(int c, std::int64_t i, std::int64_t most, T* target, Bench& bench) const {
+        const auto& line = line_of(c, i, bench);
+        const std::int64_t left = filtered[c].along(i - line.begin), count = left < most ? left : most;
+        filtered[c].pixels(line.values, i - line.begin, count, target);
+        return count;
     }
 
     template <bool Add, int C>

@@ -59,6 +59,42 @@ static inline void band_rows(const Band<T>& b, std::int64_t group, const T* row,
         together<T, 2>(b, group, row + e, stride, target + e, apart, rows_of(b, group));
 }
 
+// A band of the last axis, whose rows go one by one: row j of the target is the sum of `Width` short rows of the source.
+template <typename T, int NV, int Width>
+static inline void band_short(const Band<T>& b, Range rows, std::int64_t inner, const T* source, T* target, std::int64_t apart) {
+    constexpr int W = kLanes<T>;
+    const std::int64_t width = Width ? Width : b.width;
+    const T* weight = b.weight + rows.begin * width;
+    for (std::int64_t j = rows.begin; j < rows.end; ++j, weight += width, target += apart) {
+        const T* row = source + b.first[j] * inner;
+        Vec<T> sum[NV];
+        for (int k = 0; k < NV; ++k) sum[k] = weight[0] * load(row + k * W);
+        for (std::int64_t t = 1; t < width; ++t) {
+            row += inner;
+            for (int k = 0; k < NV; ++k) sum[k] += weight[t] * load(row + k * W);
+        }
+        for (int k = 0; k < NV; ++k) store(target + k * W, sum[k]);
+    }
+}
+template <typename T, int NV>
+static void band_short(const Band<T>& b, Range rows, std::int64_t inner, const T* source, T* target, std::int64_t apart) {
+    switch (b.width) {  // those of smooth kernels
+    case 6: return band_short<T, NV, 6>(b, rows, inner, source, target, apart);
+    case 11: return band_short<T, NV, 11>(b, rows, inner, source, target, apart);
+    case 12: return band_short<T, NV, 12>(b, rows, inner, source, target, apart);
+    default: return band_short<T, NV, 0>(b, rows, inner, source, target, apart);
+    }
+}
+// Of some rows; both arrays may be read and written as for `band`.
+template <typename T>
+static void band_last(const Band<T>& b, Range rows, std::int64_t inner, const T* source, T* target, std::int64_t apart) {
+    constexpr int W = kLanes<T>;
+    if (inner <= W) band_short<T, 1>(b, rows, inner, source, target, apart);
+    else if (inner <= 2 * W) band_short<T, 2>(b, rows, inner, source, target, apart);
+    else if (inner <= 3 * W) band_short<T, 3>(b, rows, inner, source, target, apart);
+    else band_short<T, 4>(b, rows, inner, source, target, apart);
+}
+
 template <typename T>
 static void band(const Band<T>& b, std::int64_t inner, const T* source, T* target, std::int64_t apart) {
     constexpr int W = kLanes<T>;
@@ -81,7 +117,7 @@ template <typename T> struct Filtered {
     std::int64_t channels, cell;  // values of a pixel in x, and from one pixel to the next in an answer
     std::int64_t across;          // pixels in a row of x
     std::int64_t slab;            // values in it
-    std::int64_t coarse, fine, widest;  // room for a row of the coarse grid, of an answer, and for all that lies between
+    std::int64_t coarse, widest;  // room for a row of the coarse grid, and for all that lies between it and one of x
     T* gathered;                  // (rows of the coarse grid, coarse)
     T* filtered;                  // the same, after `middle` of the first axis
     T* spare;                     // (threads, room())
@@ -94,9 +130,9 @@ template <typename T> struct Filtered {
         const std::int64_t twice = 2 * grid->down[0].width, all = grid->up[0].rows;
         return twice < all ? twice : all;
     }
-    // What a thread needs for itself: these, rows between axes, and an answer.
+    // What a thread needs for itself: these, and rows between axes.
     static constexpr int kBetween = kTogether + 2;
-    std::int64_t room() const { return kept() * coarse + kBetween * widest + fine; }
+    std::int64_t room() const { return kept() * coarse + kBetween * widest; }
 
     // How many values are needed, for pixels of `width` values in an answer.
     std::int64_t plan(const Grid<T>& g, std::int64_t labels, std::int64_t width, int threads) {
@@ -111,7 +147,6 @@ template <typename T> struct Filtered {
         }
         slab = across * channels;
         coarse = points * channels + kMargin;
-        fine = across * cell + kMargin;
         widest = (slab > coarse ? slab : coarse) + kMargin;
         // On the way from one to the other some axes are coarse and some are not, and an axis may be longer there.
         std::int64_t between = channels;
@@ -182,14 +217,14 @@ template <typename T> struct Filtered {
         }
     }
 
-    // Row r of the answer, `cell` values per pixel; it is in memory of this thread, until it asks for another.
+    // Row r of the answer but for the last axis, on whose coarse grid it is left; in memory of this thread, until it asks
+    // for another.
     const T* row(std::int64_t r, int thread) const {
         constexpr std::int64_t W = kLanes<T>;
         const Band<T>& up = grid->up[0];
         const T* const weight = up.weight + r * up.width;
         const T* const from = filtered + up.first[r] * coarse;
         T* const line = own(thread);
-        T* const answer = own(thread) + room() - fine;
         // The margin is as wide as a step.
         for (std::int64_t e = 0; e + 4 * W <= coarse; e += 4 * W) {
             Vec<T> v[4] = {};
@@ -198,8 +233,26 @@ template <typename T> struct Filtered {
                 for (int k = 0; k < 4; ++k) v[k] += weight[t] * load(at + k * W);
             for (int k = 0; k < 4; ++k) store(line + e + k * W, v[k]);
         }
-        up_the_others(line, between(thread), answer);
-        return answer;
+        return up_the_others(line, between(thread));
+    }
+
+    // Of a row, `count` pixels from `first` on, all in one line of the last axis; `cell` values each.
+    void pixels(const T* row, std::int64_t first, std::int64_t count, T* target) const {
+        const Band<T>& up = grid->up[grid->axes - 1];
+        if (grid->axes == 1) return std::memcpy(target, row, cell * sizeof(T)), void();
+        const std::int64_t line = first / up.rows, j = first - line * up.rows;
+        band_last(up, {j, j + count}, channels, row + line * up.columns * channels, target, cell);
+    }
+    // How many pixels from `first` on are in one line of the last axis.
+    std::int64_t along(std::int64_t first) const {
+        const std::int64_t rows = grid->axes == 1 ? 1 : grid->up[grid->axes - 1].rows;
+        return rows - first % rows;
+    }
+
+    // A band of an axis other than the first, for one of its lines.
+    void line(int axis, const Band<T>& b, std::int64_t inner, const T* source, T* target) const {
+        if (axis + 1 == grid->axes) band_last(b, {0, b.rows}, inner, source, target, inner);
+        else band(b, inner, source, target, inner);
     }
 
     // Row r of x.
@@ -218,7 +271,7 @@ template <typename T> struct Filtered {
             inner /= b.columns;
             T* const to = a + 1 == grid->axes ? target : spares + turn * widest;
             for (std::int64_t o = 0; o < outer; ++o)
-                band(b, inner, source + o * b.columns * inner, to + o * b.rows * inner, inner);
+                line(a, b, inner, source + o * b.columns * inner, to + o * b.rows * inner);
             source = to;
             turn ^= 1;
             outer *= b.rows;
@@ -239,7 +292,7 @@ template <typename T> struct Filtered {
             if (b.width) {
                 T* const to = --left ? spares + turn * widest : target;
                 for (std::int64_t o = 0; o < outer; ++o)
-                    band(b, inner, source + o * points * inner, to + o * points * inner, inner);
+                    line(a, b, inner, source + o * points * inner, to + o * points * inner);
                 source = to;
                 turn ^= 1;
             }
@@ -248,23 +301,22 @@ template <typename T> struct Filtered {
         if (source == row) std::memcpy(target, row, (coarse - kMargin) * sizeof(T));
     }
 
-    void up_the_others(const T* row, T* between, T* target) const {
+    // Axes but the first and the last.
+    const T* up_the_others(const T* row, T* between) const {
         const T* source = row;
         int turn = 0;
-        std::int64_t outer = 1, inner = coarse - 4 * kLanes<T>;
-        for (int a = 1; a < grid->axes; ++a) {
+        std::int64_t outer = 1, inner = coarse - kMargin;
+        for (int a = 1; a + 1 < grid->axes; ++a) {
             const Band<T>& b = grid->up[a];
-            const bool last = a + 1 == grid->axes;
             inner /= b.columns;
-            T* const to = last ? target : between + turn * widest;
-            const std::int64_t apart = last ? cell : inner;
+            T* const to = between + turn * widest;
             for (std::int64_t o = 0; o < outer; ++o)
-                band(b, inner, source + o * b.columns * inner, to + o * b.rows * apart, apart);
+                band(b, inner, source + o * b.columns * inner, to + o * b.rows * inner, inner);
             source = to;
             turn ^= 1;
             outer *= b.rows;
         }
-        if (grid->axes == 1) std::memcpy(target, row, cell * sizeof(T));
+        return source;
     }
 };
 

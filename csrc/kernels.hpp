@@ -102,8 +102,8 @@ template <typename T> struct AxisArgs {
     int threads;
 };
 
-// A banded matrix. So many rows at a time share `width` columns, from first[j / together] on; weights of rows past
-// the end are zero.
+// A banded matrix. So many rows at a time, `together`, share `width` columns, from first[j / together] on; weights of
+// rows past the end are zero.
 constexpr int kTogether = 4;
 template <typename T> struct Band {
     std::int64_t rows, columns, width;  // width 0: there is no matrix
@@ -112,8 +112,8 @@ template <typename T> struct Band {
     std::int64_t groups(std::int64_t together = kTogether) const { return (rows + together - 1) / together; }
 };
 
-// K_1 (x) K_2 (x) ... over the axes of a grid, each as K_a = up_a middle_a down_a. Four rows of a band go together,
-// but each row of `up` of the first axis by itself.
+// K_1 (x) K_2 (x) ... over the axes of a grid, each as K_a = up_a middle_a down_a. Four rows of a band go together, which
+// reads long rows less often; but those of the last of several axes, whose entries are short, and of the first `up`, go one by one.
 constexpr int kMaxAxes = 8;
 template <typename T> struct Grid {
     int axes;

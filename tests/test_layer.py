@@ -179,7 +179,7 @@ def test_a_single_logit_learns():
 def test_solve_answers_in_the_layout_that_came_in():
     layer, photo, z = crf(), image(2), logits(2)
     found = layer.solve(photo, z, solver="mf", num_steps=7, trace=True)
-    flat = fwcrf.minimize(layer.energy(photo, z), "mf", num_steps=7)
+    flat = fwcrf.minimize(layer.energy(photo, z), "mf", num_steps=7, trace=True)
     assert isinstance(found, Solution)
     assert found.labels.shape == (2, *GRID)
     assert torch.equal(found.probabilities, flat.probabilities.mT.unflatten(-1, GRID))

@@ -49,13 +49,13 @@ def band(matrix: Tensor, together: int = TOGETHER) -> Band:
     return Band(rows, first.int(), padded.gather(-1, shared).mT.contiguous())
 
 
-def factors(size: int, *axis: Tensor, up_together: int = TOGETHER) -> Factors:
+def factors(size: int, *axis: Tensor, together: int = TOGETHER, up_together: int = TOGETHER) -> Factors:
     """The factors of one axis, given its taps, and what its rows (left) and columns (right) are scaled by."""
-    return _made(size, up_together, axis[0].dtype, *(t.detach().numpy().tobytes() for t in axis))
+    return _made(size, together, up_together, axis[0].dtype, *(t.detach().numpy().tobytes() for t in axis))
 
 
 @lru_cache(maxsize=64)  # the next image has the same size more often than not
-def _made(size: int, up_together: int, dtype: torch.dtype, *axis: bytes) -> Factors:
+def _made(size: int, together: int, up_together: int, dtype: torch.dtype, *axis: bytes) -> Factors:
     taps, left, right = (torch.frombuffer(bytearray(values), dtype=dtype) for values in axis)
     sigma = _sigma(taps)
     spacing = int(sigma / 1.5 + 1e-3) if taps.dtype == torch.float32 and sigma < size else 1
@@ -63,7 +63,8 @@ def _made(size: int, up_together: int, dtype: torch.dtype, *axis: bytes) -> Fact
         i = torch.arange(size)
         distance = (i[:, None] - i).abs()
         K = torch.where(distance < len(taps), taps[distance.clamp(max=len(taps) - 1)], 0)
-        return Factors(band(left[:, None] * K * right), None, band(torch.eye(size, dtype=dtype), up_together))
+        identity = band(torch.eye(size, dtype=dtype), up_together)
+        return Factors(band(left[:, None] * K * right, together), None, identity)
     points = torch.arange(-3, size // spacing + 4) * spacing + (spacing - 1) / 2
     w = _window(torch.arange(size)[:, None] - points, spacing)
     used = (w != 0).any(0)
@@ -73,7 +74,7 @@ def _made(size: int, up_together: int, dtype: torch.dtype, *axis: bytes) -> Fact
     g = _coarse(sigma, spacing)
     G = torch.where(apart < len(g), g[apart.clamp(max=len(g) - 1)], 0)
     down, up = (right[:, None].double() * w).mT, left[:, None].double() * w
-    return Factors(band(down.to(dtype)), band(G.to(dtype)), band(up.to(dtype), up_together))
+    return Factors(band(down.to(dtype), together), band(G.to(dtype), together), band(up.to(dtype), up_together))
 
 
 def _window(distance: Tensor, spacing: int) -> Tensor:

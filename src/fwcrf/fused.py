@@ -349,11 +349,11 @@ def _add_grid(native: Any, K: Separable, shift: Tensor | None) -> bool:
     left, right = (
         s or [t.new_ones(n) for n, t in zip(K.shape, K.taps, strict=True)] for s in (K.left, K.right)
     )
-    # The engine reads the first axis a row at a time.
-    axes = [
-        factors(*axis, up_together=TOGETHER if a else 1)
-        for a, axis in enumerate(zip(K.shape, K.taps, left, right, strict=True))
-    ]
+    # The engine reads the first axis a row at a time, and takes the last of several a point at a time.
+    axes = []
+    for a, axis in enumerate(zip(K.shape, K.taps, left, right, strict=True)):
+        together = 1 if a and a + 1 == len(K.shape) else TOGETHER
+        axes.append(factors(*axis, together=together, up_together=together if a else 1))
     if shift is not None:
         shift = shift.reshape(math.prod(shift.shape[:-1]), -1).contiguous()
     native.add_grid(
