@@ -321,9 +321,11 @@ template <typename T>
 void label_spans(In<T, 2> x, In<T, 2> unary, Out<T, 1> gap, Out<T, 1> most, int threads) {
     require(unary.shape(0) == x.shape(0) && unary.shape(1) == x.shape(1) && x.shape(1) >= 1, "shapes");
     require(gap.shape(0) == x.shape(1) && most.shape(0) == x.shape(1) && threads >= 1, "one span per label");
+    const SpanArgs<T> args{x.data(), unary.data(), static_cast<std::int64_t>(x.shape(0)),
+                           static_cast<std::int64_t>(x.shape(1)), gap.data(), most.data(), threads};
     nb::gil_scoped_release release;
-    spans(x.data(), unary.data(), static_cast<std::int64_t>(x.shape(0)), static_cast<std::int64_t>(x.shape(1)),
-          gap.data(), most.data(), threads);
+    if constexpr (sizeof(T) == 4) kernels().spans_f32(args);
+    else kernels().spans_f64(args);
 }
 
 void check_columns(std::size_t labels, const In<std::int64_t, 1>& which, std::size_t count) {

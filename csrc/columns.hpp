@@ -1,13 +1,9 @@
-// Few of the labels: which ones matter, and arrays of those alone.
+// Arrays of few of the labels.
 #pragma once
 
 #include <cstdint>
 
 namespace fwcrf {
-
-// Of each label: the least u less the least u of its row, and the largest x. Both arrays are (n, labels).
-template <typename T>
-void spans(const T* x, const T* u, std::int64_t n, std::int64_t labels, T* gap, T* most, int threads);
 
 // out (n, count) = the columns `which` of x (n, labels); and back, with zeros in the others.
 template <typename T>

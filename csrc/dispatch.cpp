@@ -53,6 +53,8 @@ namespace fwcrf {
     void transpose_f64(const TurnArgs<double>&);                                                   \
     void log_line_f64(const TurnArgs<double>&);                                                    \
     void log_line_derivative_f64(const TurnArgs<double>&);                                         \
+    void spans_f32(const SpanArgs<float>&);                                                        \
+    void spans_f64(const SpanArgs<double>&);                                                       \
     void lump_f32(const LumpArgs<float>&);                                                         \
     void lump_f64(const LumpArgs<double>&);                                                        \
     void unlump_f32(const LumpArgs<float>&);                                                       \
@@ -109,6 +111,8 @@ namespace fwcrf {
                                log_line_f64,                                                       \
                                log_line_derivative_f32,                                            \
                                log_line_derivative_f64,                                            \
+                               spans_f32,                                                          \
+                               spans_f64,                                                          \
                                lump_f32,                                                           \
                                lump_f64,                                                           \
                                unlump_f32,                                                         \

@@ -57,7 +57,7 @@ template <typename T, int NV> struct Fused {
     T* sum = nullptr;
     Move<T> move{Map::none, T(1), T(0), T(1), T(1), T(0), Dual::none};
     bool carry = false;  // splat the answer
-    bool noted = false;  // what all labels of a pixel get; it is the same in all later steps
+    bool noted = false;  // what all labels of a pixel get
     T scale;             // of what is answered
     Vec<T> nowhere;      // what it is past the labels
 
@@ -125,7 +125,7 @@ template <typename T, int NV> struct Fused {
         const bool last = step + 1 == a.steps;
         sum = last ? nullptr : a.sum;
         carry = !last && carries();
-        noted = a.reach && step == 0;
+        noted = a.reach && step < 2;  // after the first step they have all of a pixel, and get the same ever after
         scale = move.map == Map::none ? T(1) : move.scale;
         nowhere = Vec<T>{} + (move.map == Map::none || derivative() ? T(0) : -static_cast<T>(__builtin_inf()));
     }

@@ -11,6 +11,7 @@
 #include "vectors.hpp"
 
 #include <cstring>
+#include <type_traits>
 
 namespace fwcrf::FWCRF_ISA {
 
@@ -60,10 +61,11 @@ static inline void band_rows(const Band<T>& b, std::int64_t group, const T* row,
 }
 
 // A band of the last axis, whose rows go one by one: row j of the target is the sum of `Width` short rows of the source.
-template <typename T, int NV, int Width>
-static inline void band_short(const Band<T>& b, Range rows, std::int64_t inner, const T* source, T* target, std::int64_t apart) {
+// With `Full`, these are whole vectors.
+template <typename T, int NV, int Width, bool Full>
+static inline void band_short(const Band<T>& b, Range rows, std::int64_t given, const T* source, T* target, std::int64_t apart) {
     constexpr int W = kLanes<T>;
-    const std::int64_t width = Width ? Width : b.width;
+    const std::int64_t width = Width ? Width : b.width, inner = Full ? NV * W : given;
     const T* weight = b.weight + rows.begin * width;
     for (std::int64_t j = rows.begin; j < rows.end; ++j, weight += width, target += apart) {
         const T* row = source + b.first[j] * inner;
@@ -78,11 +80,16 @@ static inline void band_short(const Band<T>& b, Range rows, std::int64_t inner, 
 }
 template <typename T, int NV>
 static void band_short(const Band<T>& b, Range rows, std::int64_t inner, const T* source, T* target, std::int64_t apart) {
+    const auto wide = [&](auto known) {
+        constexpr int width = decltype(known)::value;
+        if (inner == NV * kLanes<T>) band_short<T, NV, width, true>(b, rows, inner, source, target, apart);
+        else band_short<T, NV, width, false>(b, rows, inner, source, target, apart);
+    };
     switch (b.width) {  // those of smooth kernels
-    case 6: return band_short<T, NV, 6>(b, rows, inner, source, target, apart);
-    case 11: return band_short<T, NV, 11>(b, rows, inner, source, target, apart);
-    case 12: return band_short<T, NV, 12>(b, rows, inner, source, target, apart);
-    default: return band_short<T, NV, 0>(b, rows, inner, source, target, apart);
+    case 6: return wide(std::integral_constant<int, 6>{});
+    case 11: return wide(std::integral_constant<int, 11>{});
+    case 12: return wide(std::integral_constant<int, 12>{});
+    default: return wide(std::integral_constant<int, 0>{});
     }
 }
 // Of some rows; both arrays may be read and written as for `band`.

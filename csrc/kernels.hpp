@@ -195,6 +195,14 @@ template <typename T> struct TurnArgs {
     int threads;
 };
 
+// Of each label: the least u less the least u of its row, and the largest x.
+template <typename T> struct SpanArgs {
+    const T *x, *unary;              // (n, labels)
+    std::int64_t n, labels;
+    T *gap, *most;                   // (labels)
+    int threads;
+};
+
 // Labels other than `kept`, taken together as one: x is the sum of theirs, and exp(scale u) the sum of their
 // exponentials. And back: each has its part of the sum.
 template <typename T> struct LumpArgs {
@@ -316,6 +324,8 @@ struct Kernels {
     void (*log_line_f64)(const TurnArgs<double>&);
     void (*log_line_derivative_f32)(const TurnArgs<float>&);
     void (*log_line_derivative_f64)(const TurnArgs<double>&);
+    void (*spans_f32)(const SpanArgs<float>&);
+    void (*spans_f64)(const SpanArgs<double>&);
     void (*lump_f32)(const LumpArgs<float>&);
     void (*lump_f64)(const LumpArgs<double>&);
     void (*unlump_f32)(const LumpArgs<float>&);

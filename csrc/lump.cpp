@@ -1,27 +1,32 @@
 // Labels that are nowhere likely, taken together as one.
 #include "kernels.hpp"
 #include "logarithm.hpp"
+#include "scratch.hpp"
 #include "simplex_rows.hpp"
 #include "vectors.hpp"
 
 namespace fwcrf::FWCRF_ISA {
 
-// The vectors of a row and which of their labels are not kept.
+// The vectors of a row, and for each of their labels whether it is one of those that are not kept: 1 and 0, or 0 and -inf.
+// A label that is in two vectors counts in the first.
 template <typename T> struct Others {
     static constexpr int W = kLanes<T>;
     const Row<T> row;
-    const T* other;
-    const Mask<T> fresh;
+    const std::int64_t padded;
+    T *const part, *const bias;
 
-    explicit Others(const LumpArgs<T>& a) : row{a.labels}, other(a.other), fresh(row.fresh()) {}
-
-    // act(where, mask), each label once.
-    template <typename F> inline void each(F&& act) const {
-        for (std::int64_t at = 0; at < row.length; at += W) {
-            const std::int64_t place = row.place(at);
-            const Mask<T> mask = load(other + place) != T(0);
-            act(place, at + W >= row.length ? mask & fresh : mask);
+    Others(const LumpArgs<T>& a, Scratch& scratch)
+        : row{a.labels}, padded((a.labels + W - 1) / W * W), part(scratch.get<T>(2 * padded)), bias(part + padded) {
+        for (std::int64_t at = 0; at < padded; ++at) {
+            const std::int64_t label = row.place(at / W * W) + at % W;
+            part[at] = label >= at / W * W ? a.other[label] : T(0);
+            bias[at] = part[at] != T(0) ? T(0) : -static_cast<T>(__builtin_inf());
         }
+    }
+
+    // act(where in a row, where in `part` and `bias`)
+    template <typename F> inline void each(F&& act) const {
+        for (std::int64_t at = 0; at < padded; at += W) act(row.place(at), at);
     }
 };
 
@@ -36,59 +41,70 @@ template <typename T, typename F> static void for_groups(const LumpArgs<T>& a, F
 
 template <typename T> static void lump(const LumpArgs<T>& a) {
     constexpr int W = kLanes<T>;
-    const Others<T> others(a);
-    const Vec<T> never = fill(-static_cast<T>(__builtin_inf()));
+    thread_local Scratch scratch;
+    const Others<T> others(a, scratch);
+    const Vec<T> never = fill(-static_cast<T>(__builtin_inf())), scale = fill(a.scale);
+    const std::int64_t width = a.count + 1;
     for_groups(a, [&](std::int64_t first) {
-        Vec<T> top[W], sum[W], all[W];
+        const T *const u = a.unary + first * a.labels, *const x = a.x + first * a.labels;
+        T *const few = a.few + first * width, *const few_unary = a.few_unary + first * width;
+        Vec<T> v[W];
         for (int r = 0; r < W; ++r) {
-            const T* const u = a.unary + (first + r) * a.labels;
-            top[r] = never;
-            others.each([&](std::int64_t at, Mask<T> mask) {
-                top[r] = larger<T>(mask ? a.scale * load(u + at) : never, top[r]);
+            Vec<T> top = never;
+            others.each([&](std::int64_t at, std::int64_t place) {
+                top = larger<T>(multiply_add<T>(scale, load(u + r * a.labels + at), load(others.bias + place)), top);
             });
+            v[r] = top;
         }
-        transpose<T>(top);
-        for (int c = 1; c < W; ++c) top[0] = larger<T>(top[0], top[c]);
+        transpose<T>(v);
+        for (int c = 1; c < W; ++c) v[0] = larger<T>(v[0], v[c]);
         // Where all of them are forbidden.
-        const Vec<T> reference = top[0] > never ? top[0] : Vec<T>{};
+        const Vec<T> reference = v[0] > never ? v[0] : Vec<T>{};
+        alignas(64) T level[W];
+        store(level, reference);
         for (int r = 0; r < W; ++r) {
-            const std::int64_t i = first + r;
-            sum[r] = all[r] = Vec<T>{};
-            const T *const from = a.x + i * a.labels, *const energies = a.unary + i * a.labels;
-            const T level = reference[r];
-            others.each([&](std::int64_t at, Mask<T> mask) {
-                const Vec<T> e = exp<T>(smaller<T>(a.scale * load(energies + at) - level, Vec<T>{}));
-                sum[r] += mask ? e : Vec<T>{};
-                all[r] += mask ? load(from + at) : Vec<T>{};
+            Vec<T> sum{};
+            others.each([&](std::int64_t at, std::int64_t place) {
+                const Vec<T> above = multiply_add<T>(scale, load(u + r * a.labels + at), load(others.bias + place) - level[r]);
+                // A label that is kept may have any energy.
+                sum += exp<T>(smaller<T>(above, Vec<T>{})) * load(others.part + place);
             });
-            T *const x = a.few + i * (a.count + 1), *const u = a.few_unary + i * (a.count + 1);
-            for (std::int64_t j = 0; j < a.count; ++j) {
-                x[j] = from[a.kept[j]];
-                u[j] = energies[a.kept[j]];
-            }
+            v[r] = sum;
         }
-        const Vec<T> exponentials = sums<T>(sum), x = sums<T>(all);
-        const Vec<T> u = (reference + log<T>(exponentials)) / a.scale;
+        const Vec<T> exponentials = sums<T>(v);
         for (int r = 0; r < W; ++r) {
-            const std::int64_t at = (first + r) * (a.count + 1) + a.count;
-            a.few[at] = x[r];
-            a.few_unary[at] = exponentials[r] > T(0) ? u[r] : static_cast<T>(__builtin_inf());
+            Vec<T> sum{};
+            others.each([&](std::int64_t at, std::int64_t place) {
+                sum += load(x + r * a.labels + at) * load(others.part + place);
+            });
+            v[r] = sum;
+        }
+        const Vec<T> together = sums<T>(v);
+        const Vec<T> energy = (reference + log<T>(exponentials)) / a.scale;
+        for (int r = 0; r < W; ++r) {
+            for (std::int64_t j = 0; j < a.count; ++j) {
+                few[r * width + j] = x[r * a.labels + a.kept[j]];
+                few_unary[r * width + j] = u[r * a.labels + a.kept[j]];
+            }
+            few[r * width + a.count] = together[r];
+            few_unary[r * width + a.count] = exponentials[r] > T(0) ? energy[r] : static_cast<T>(__builtin_inf());
         }
     });
 }
 
 template <typename T> static void unlump(const LumpArgs<T>& a) {
     constexpr int W = kLanes<T>;
-    const Others<T> others(a);
+    const Row<T> row{a.labels};
     for_groups(a, [&](std::int64_t first) {
         for (std::int64_t i = first; i < first + W; ++i) {
             const T *const x = a.few + i * (a.count + 1), *const u = a.unary + i * a.labels;
             T* const out = a.out + i * a.labels;
             const T together = x[a.count], energy = a.few_unary[i * (a.count + 1) + a.count];
             const T level = together > T(0) ? a.scale * energy : T(0);
-            others.each([&](std::int64_t at, Mask<T>) {
-                store(out + at, together * exp<T>(smaller<T>(a.scale * load(u + at) - level, Vec<T>{})));
-            });
+            for (std::int64_t at = 0; at < a.labels; at += W) {
+                const std::int64_t place = row.place(at);
+                store(out + place, together * exp<T>(smaller<T>(a.scale * load(u + place) - level, Vec<T>{})));
+            }
             for (std::int64_t j = 0; j < a.count; ++j) out[a.kept[j]] = x[j];
         }
     });

@@ -119,11 +119,9 @@ class Fused:
         panel = self.native.most_labels() // _VECTORS
         few = fewer(x, unary, weights, moves, exactly=learning, panel=panel)
         if few is not None:
-            first, reach = go(few.x, few.unary, moves[:1], in_place=True)
+            end, reach = go(few.x, few.unary, moves, in_place=True)
             if few.holds(reach):
-                last, reach = go(first, few.unary, moves[1:], in_place=True)
-                if few.holds(reach):
-                    return few.all_labels(last)
+                return few.all_labels(end)
         return go(x, unary, moves, in_place=in_place, noted=False)[0]
 
     def _weights(self, x: Tensor) -> list[Tensor]:

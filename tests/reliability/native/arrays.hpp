@@ -84,7 +84,9 @@ template <typename T> void columns(Choices& c) {
     const int threads = c.integer(1, 2);
     auto x = numbers<T>(c, n * labels, 1e6), u = numbers<T>(c, n * labels, 1e6);
     Array<T> gap(labels), most(labels), taken(n * count), spread(n * labels);
-    spans(x.get(), u.get(), n, labels, gap.get(), most.get(), threads);
+    const SpanArgs<T> spans{x.get(), u.get(), n, labels, gap.get(), most.get(), threads};
+    if constexpr (is_float<T>) kernels().spans_f32(spans);
+    else kernels().spans_f64(spans);
     if (n && (!gap.finite() || !most.finite())) found("a span is not finite");
     Array<std::int64_t> which(count);
     for (std::int64_t j = 0; j < count; ++j) which[j] = c.any(0, static_cast<int>(labels) - 1);
