@@ -43,6 +43,7 @@ static inline void map_rows(Map map, const T* p, T* rows, std::int64_t length, s
 template <typename T> struct Sum {
     const T* rows;
     T weight;
+    int term;  // that it is of, if it is one alone whose slope is still to be found; or -1
 };
 
 template <typename T, int NV> struct Fused {
@@ -421,25 +422,28 @@ template <typename T, int NV> struct Fused {
     // Where every term is Potts.
     void gradient_potts(const Block& block, const T* others, Bench& bench, Rows& at) const {
         alignas(64) T sum[kPixels * kRow], against[kPixels * kRow], own[kPixels] = {};
-        if (bench.slopes) against_the_others(block, others, against);
-        const int slice = bench.slopes ? -1 : inner;
-        const Sum<T> before = add_potts(block, sum, own, bench.slopes ? against : nullptr, slice, bench);
+        const T* const other = bench.slopes ? against : nullptr;
+        if (other) against_the_others(block, others, against);
+        const int slice = other && a.terms > 2 ? -1 : inner;
+        const Sum<T> before = add_potts(block, sum, own, other, slice, bench);
         const bool inside = block.first + block.pixels + overhang <= a.n;
         // What all labels get alike does not change where a map leads to.
         const bool total = (move.map == Map::none && !a.plain) || noted;
-        if (slice < 0) combine<0>(block, before, -1, own, total, bench, at);
-        else if (lattice[slice].corners != 6) combine<0>(block, before, slice, own, total, bench, at);
-        else if (total || !inside) combine<6>(block, before, slice, own, total, bench, at);
-        else combine<6, true>(block, before, slice, own, false, bench, at);
+        if (slice < 0 || lattice[slice].corners != 6) combine<0, false, true>(block, before, slice, own, total, other, bench, at);
+        else if (other) combine<6, false, true>(block, before, slice, own, total, other, bench, at);
+        else if (total || !inside) combine<6, false, false>(block, before, slice, own, total, other, bench, at);
+        else combine<6, true, false>(block, before, slice, own, false, other, bench, at);
     }
 
     static inline void ahead(const T* row) {
         for (std::size_t at = 0; at < kRow * sizeof(T); at += 64) __builtin_prefetch(reinterpret_cast<const char*>(row) + at);
     }
 
-    // rows = scale (P x + u), given the terms that are summed up already, and one that is not.
-    template <int C, bool Plain = false>
-    void combine(const Block& block, Sum<T> before, int slice, const T* own, bool total_too, Bench& bench, Rows& at) const {
+    // rows = scale (P x + u), given the terms that are summed up already, and one that is not; and slopes += <other, K x>
+    // of both. Plain: all labels may be read as whole vectors, and their total is not asked for.
+    template <int C, bool Plain, bool Sloped>
+    void combine(const Block& block, Sum<T> before, int slice, const T* own, bool total_too, const T* other, Bench& bench,
+                 Rows& at) const {
         const T factor = scale, of_sum = -factor * before.weight, of_unary = factor * move.unary;
         const T of_slice = slice < 0 ? T(0) : -factor * a.term[slice].potts;
         const FilterArgs<T>* const l = slice < 0 ? nullptr : &lattice[slice];
@@ -454,6 +458,7 @@ template <typename T, int NV> struct Fused {
         const bool keeping = a.reach;
         constexpr int e = (NV - 1) * W;
         T most = 0;
+        Vec<T> of_sliced{}, of_summed{};
         for (std::int64_t q = 0; q < block.pixels; ++q, index += corners, weight += corners) {
             const bool inside = Plain || block.first + q + overhang < a.n;
             Vec<T> v[NV] = {};
@@ -461,6 +466,12 @@ template <typename T, int NV> struct Fused {
                 const T* const row = values + index[m] * kRow;
                 for (int k = 0; k < NV; ++k) v[k] += weight[m] * load(row + k * W);
             }
+            if (Sloped && other)
+                for (int k = 0; k < NV; ++k) {
+                    const Vec<T> z = load(other + q * kRow + k * W);
+                    of_sliced += z * v[k];
+                    of_summed += z * load(y + k * W);
+                }
             // The next block's, which the processor does not see coming: what is read between two blocks is elsewhere.
             ahead(x + kPixels * channels);
             if (u) ahead(u + kPixels * channels);
@@ -493,6 +504,8 @@ template <typename T, int NV> struct Fused {
             y += kRow;
         }
         bench.all = most > bench.all ? most : bench.all;
+        if (Sloped && other && slice >= 0) add_slope(slice, of_sliced, bench);
+        if (Sloped && other && before.term >= 0) add_slope(before.term, of_summed, bench);
     }
 
     // The Potts terms but for one of them and for their diagonals, which go into `own`; in `sum`, or where the only one
@@ -508,10 +521,10 @@ template <typename T, int NV> struct Fused {
             ++count;
             only = c;
         }
-        if (count == 1 && !other && a.term[only].grid.axes) {
+        if (count == 1 && a.term[only].grid.axes) {
             for (std::int64_t q = 0; q < block.pixels;)
                 q += read_grid(only, block.first + q, block.pixels - q, sum + q * kRow, bench);
-            return {sum, a.term[only].potts};
+            return {sum, a.term[only].potts, only};
         }
         bool begun = false;
         for (int c = 0; c < a.terms; ++c) {
@@ -521,11 +534,11 @@ template <typename T, int NV> struct Fused {
             begun = true;
         }
         if (!begun) std::memset(sum, 0, block.pixels * kRow * sizeof(T));
-        return {sum, T(1)};
+        return {sum, T(1), -1};
     }
 
     void gradient_all(const Block& block, const T* others, Bench& bench, T* rows) const {
-        alignas(64) T here[kPixels * kRow], against[kPixels * kRow], potts[kPixels * kRow];
+        alignas(64) T here[kPixels * kRow], against[kPixels * kRow] = {}, potts[kPixels * kRow];
         T own[kPixels] = {};
         read(x, block, here);
         std::memset(rows, 0, block.pixels * kRow * sizeof(T));
@@ -533,11 +546,15 @@ template <typename T, int NV> struct Fused {
             if (a.term[c].matrix) add_matrix(c, block, here, others, rows, bench);
         if (bench.slopes) against_the_others(block, others, against);
         const Sum<T> before = add_potts(block, potts, own, bench.slopes ? against : nullptr, -1, bench);
+        Vec<T> dots{};
         for_pixels(block, [&](std::int64_t i, std::int64_t q) {
             Vec<T> u[NV] = {}, v[NV];
             if (a.unary && move.unary != T(0)) labels(a.unary, i, u);
             for (int k = 0; k < NV; ++k)
                 v[k] = before.weight * load(before.rows + q * kRow + k * W) + own[q] * load(here + q * kRow + k * W);
+            if (bench.slopes && before.term >= 0)
+                for (int k = 0; k < NV; ++k)
+                    dots += load(against + q * kRow + k * W) * load(before.rows + q * kRow + k * W);
             v[NV - 1] = within(v[NV - 1]);
             const T sum = total(v);
             for (int k = 0; k < NV; ++k) {
@@ -546,6 +563,7 @@ template <typename T, int NV> struct Fused {
                 store(at, k + 1 < NV ? v[k] : mask != T(0) ? v[k] : nowhere);
             }
         });
+        if (bench.slopes && before.term >= 0) add_slope(before.term, dots, bench);
     }
 
     void read(const T* array, const Block& block, T* __restrict rows) const {
