@@ -295,6 +295,19 @@ void softmax_derivative(In<T, 2> d, In<T, 2> p, double scale, Out<T, 2> out, int
     else map_rows<T>(kernels().softmax_derivative_f64, d, &p, scale, out, threads);
 }
 
+// See StartArgs. False if a logit is not finite.
+template <typename T> bool start(In<T, 3> logits, Out<T, 3> unary, Out<T, 3> first, int threads) {
+    const std::size_t batch = logits.shape(0), labels = logits.shape(1), n = logits.shape(2);
+    for (const auto& out : {unary, first})
+        require(out.shape(0) == batch && out.shape(1) == n && out.shape(2) == labels, "output shapes");
+    require(labels >= 1 && threads >= 1, "at least one label, threads >= 1");
+    const StartArgs<T> args{logits.data(), unary.data(), first.data(), static_cast<std::int64_t>(batch),
+                            static_cast<std::int64_t>(labels), static_cast<std::int64_t>(n), threads};
+    nb::gil_scoped_release release;
+    if constexpr (sizeof(T) == 4) return kernels().start_f32(args);
+    else return kernels().start_f64(args);
+}
+
 // (finite, lowest, highest) of every feature.
 template <typename T> nb::tuple feature_bounds(In<T, 2> features) {
     const std::size_t n = features.shape(0), d = features.shape(1);
@@ -624,6 +637,7 @@ template <typename T> void bind(nb::module_& m) {
     m.def("log_line", &transposed_log<T>, "x"_a.noconvert(), "slope"_a, "offset"_a, "out"_a.noconvert(), "threads"_a);
     m.def("log_line_derivative", &transposed_log_derivative<T>, "g"_a.noconvert(), "x"_a.noconvert(), "slope"_a,
           "offset"_a, "out"_a.noconvert(), "threads"_a);
+    m.def("start", &start<T>, "logits"_a.noconvert(), "unary"_a.noconvert(), "start"_a.noconvert(), "threads"_a);
     m.def("transpose", &transposed<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("project", &project<T>, "v"_a.noconvert(), "scale"_a, "out"_a.noconvert(), "threads"_a);
     m.def("project_derivative", &project_derivative<T>, "d"_a.noconvert(), "p"_a.noconvert(),

@@ -1,8 +1,8 @@
 // The inner loops, compiled once per instruction set and chosen at run time.
 //
-// edges.cpp, embed.cpp, fused.cpp, gaussian.cpp, kernels.cpp, layout.cpp and simplex.cpp are compiled several times with
-// FWCRF_ISA naming the variant; each copy lives in its own namespace and is reached through one table of function
-// pointers.
+// edges.cpp, embed.cpp, fused.cpp, gaussian.cpp, kernels.cpp, layout.cpp, lump.cpp, simplex.cpp and start.cpp are
+// compiled several times with FWCRF_ISA naming the variant; each copy lives in its own namespace and is reached through
+// one table of function pointers.
 #pragma once
 
 #include <cstdint>
@@ -217,6 +217,14 @@ template <typename T> struct LumpArgs {
     int threads;
 };
 
+// unary = -logits and start = softmax(logits), with the labels last.
+template <typename T> struct StartArgs {
+    const T* logits;                 // (batch, labels, n)
+    T *unary, *start;                // (batch, n, labels)
+    std::int64_t batch, labels, n;   // at least one label
+    int threads;
+};
+
 // The ends of the edges of a graph by node: those of node i are first[i] to first[i + 1].
 struct Adjacency {
     std::int64_t n, edges;
@@ -308,6 +316,9 @@ struct Kernels {
     void (*softmax_f64)(const SimplexArgs<double>&);
     void (*softmax_derivative_f32)(const SimplexArgs<float>&);
     void (*softmax_derivative_f64)(const SimplexArgs<double>&);
+    // False if a logit was not finite.
+    bool (*start_f32)(const StartArgs<float>&);
+    bool (*start_f64)(const StartArgs<double>&);
     // False if x held a value that was not finite at a node with edges.
     bool (*edge_sum_f32)(const EdgeArgs<float>&);
     bool (*edge_sum_f64)(const EdgeArgs<double>&);

@@ -58,15 +58,28 @@ class Stored:
         self, dtype: torch.dtype, images: slice, window: Window, device: torch.device | None = None
     ) -> Tensor:
         """A part, ``(*batch, *window, channels)`` as far as the array has these axes."""
-        found = self.array[self._index(images, window)]
-        if not isinstance(found, Tensor):
-            # A copy also settles read-only memory, foreign byte order and negative strides.
-            found = torch.from_numpy(np.array(found, dtype=_NUMPY[dtype], order="C"))
-        found = found.detach().to(device, dtype)
+        found = self._part(dtype, images, window, device)
         if self._channels_first:
             dims = len(self.grid_axes)
             return transposed(found.flatten(-dims)).unflatten(-2, found.shape[-dims:])
         return found.permute(self._order)
+
+    def read_channels_first(
+        self, dtype: torch.dtype, images: slice, window: Window, device: torch.device | None = None
+    ) -> Tensor | None:
+        """A part, ``(*batch, channels, pixels)``, if that is how it is stored."""
+        if not self._channels_first:
+            return None
+        return self._part(dtype, images, window, device).flatten(-len(self.grid_axes))
+
+    def _part(
+        self, dtype: torch.dtype, images: slice, window: Window, device: torch.device | None
+    ) -> Tensor:
+        found = self.array[self._index(images, window)]
+        if not isinstance(found, Tensor):
+            # A copy also settles read-only memory, foreign byte order and negative strides.
+            found = torch.from_numpy(np.array(found, dtype=_NUMPY[dtype], order="C"))
+        return found.detach().to(device, dtype)
 
     def write(self, images: slice, window: Window, values: Tensor) -> None:
         """What ``read`` would then give."""

@@ -21,6 +21,7 @@ from fwcrf.kernels.operator import has_values
 from fwcrf.kernels.ops import differentiated, untraced
 from fwcrf.memory import empty
 from fwcrf.pairwise import Pairwise, inner
+from fwcrf.simplex import softmax
 from fwcrf.spectrum import extreme_eigenvalues
 from fwcrf.threads import threads_for
 
@@ -199,6 +200,10 @@ class Energy:
 
         found = extreme_eigenvalues(tangent, self.unary.detach())
         return (found.highest + found.highest_error).clamp(min=0)
+
+    def _start(self) -> Tensor:
+        """softmax(-unary), where solvers start; the caller's to change."""
+        return softmax(self.unary, -1.0)
 
     def of_labels(self, labels: Tensor) -> Tensor:
         """E of a labelling ``(*batch, n)`` of integers, ``(*batch,)``."""

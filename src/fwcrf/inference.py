@@ -17,6 +17,7 @@ from fwcrf.kernels.operator import Normalization, Operator
 from fwcrf.rounding import Rounding, nearest
 from fwcrf.simplex import softmax
 from fwcrf.solvers import Solver
+from fwcrf.start import Begun, Start
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Inference:
         weights: Sequence[Weight],
         unary: Tensor,  # (*batch, n, L)
         ignore: Tensor | None = None,  # (*batch, n)
+        begin: Start | None = None,  # of this unary
     ) -> tuple[Tensor, Tensor]:
         """Labels ``(*batch, n)`` and probabilities ``(*batch, n, L)``."""
         P = pairwise.dense(
@@ -52,9 +54,8 @@ class Inference:
             compat=self.compatibility,
             self_edges=self.self_edges,
         )
-        found = solvers.minimize(
-            Energy(P, unary), self.solver, num_steps=self.num_steps, rounding=self.rounding
-        )
+        E = Energy(P, unary) if begin is None else Begun.at(begin, P)
+        found = solvers.minimize(E, self.solver, num_steps=self.num_steps, rounding=self.rounding)
         labels, x = found.labels, found.probabilities
         if ignore is not None:
             own = alone(unary)

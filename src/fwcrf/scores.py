@@ -24,6 +24,7 @@ from torch import Tensor
 from fwcrf.arrays import Stored, Window, extremes, kind, located
 from fwcrf.kernels.operator import warn_caller
 from fwcrf.resample import needed, resample
+from fwcrf.start import Start, start
 
 # The confidence of a label map for which none is given.
 CONFIDENCE = 0.7
@@ -97,6 +98,13 @@ class Scores:
         if self.form == "probabilities":
             values = values.clamp(min=_LEAST).log()
         return values.flatten(-len(grid) - 1, -2).contiguous()
+
+    def start(self, images: slice, window: Window, grid: Sequence[int]) -> Start | None:
+        """Energies and the point to start from, where one pass over the scores makes both; None elsewhere."""
+        if self.form != "logits" or self.single or tuple(grid) != self.stored.grid:
+            return None
+        logits = self.stored.read_channels_first(self.dtype, images, window, self.device)
+        return None if logits is None else start(logits)
 
     @property
     def given_channels(self) -> int | None:

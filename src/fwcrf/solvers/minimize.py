@@ -11,7 +11,6 @@ from torch import Tensor
 from fwcrf import rounding as roundings
 from fwcrf.energy import Energy
 from fwcrf.kernels.operator import has_values
-from fwcrf.simplex import softmax
 from fwcrf.solvers.solution import Solution
 from fwcrf.solvers.solver import Solver, at_once
 from fwcrf.solvers.trace import Tracer, look, value
@@ -52,7 +51,7 @@ def minimize(
         raise ValueError(f"tol={tol!r}; expected 0 or more, or None to take all the steps.")
     round_ = roundings.get(rounding)
     ours = x0 is None
-    x0 = softmax(f.unary, -1.0) if x0 is None else _feasible(x0, f)
+    x0 = f._start() if x0 is None else _feasible(x0, f)
 
     if (
         not trace

@@ -44,6 +44,9 @@ template <typename T> void simplex(Choices& c) {
     }
 }
 
+inline bool start_of(const StartArgs<float>& args) { return kernels().start_f32(args); }
+inline bool start_of(const StartArgs<double>& args) { return kernels().start_f64(args); }
+
 template <typename T> void grid(Choices& c) {
     const std::int64_t outer = c.integer(0, 4), length = c.integer(0, 30), inner = c.integer(0, 30);
     const std::int64_t radius = c.integer(0, 40);
@@ -69,6 +72,14 @@ template <typename T> void grid(Choices& c) {
         for (std::int64_t i = 0; i < length; ++i)
             for (std::int64_t j = 0; j < inner; ++j)
                 if (turned[(b * inner + j) * length + i] != x[(b * length + i) * inner + j]) found("not transposed");
+    if (length) {
+        Array<T> energies(x.size), chances(x.size);
+        const StartArgs<T> begin{x.get(), energies.get(), chances.get(), outer, length, inner, threads};
+        const bool finite = start_of(begin);
+        if (!finite || !chances.finite()) found("a start is not finite");
+        for (std::int64_t i = 0; i < x.size; ++i)
+            if (energies[i] != -turned[i]) found("an energy is not right");
+    }
     const int axes = c.integer(1, 3), channels = c.integer(0, 4);
     std::int64_t sizes[3], n = 1;
     for (int a = 0; a < axes; ++a) n *= sizes[a] = c.integer(1, 6);
