@@ -58,7 +58,7 @@ class Stored:
         self, dtype: torch.dtype, images: slice, window: Window, device: torch.device | None = None
     ) -> Tensor:
         """A part, ``(*batch, *window, channels)`` as far as the array has these axes."""
-        found = self._part(dtype, images, window, device)
+        found = self.part(dtype, images, window, device)
         if self._channels_first:
             dims = len(self.grid_axes)
             return transposed(found.flatten(-dims)).unflatten(-2, found.shape[-dims:])
@@ -70,16 +70,20 @@ class Stored:
         """A part, ``(*batch, channels, pixels)``, if that is how it is stored."""
         if not self._channels_first:
             return None
-        return self._part(dtype, images, window, device).flatten(-len(self.grid_axes))
+        return self.part(dtype, images, window, device).flatten(-len(self.grid_axes))
 
-    def _part(
-        self, dtype: torch.dtype, images: slice, window: Window, device: torch.device | None
+    def part(
+        self, dtype: torch.dtype, images: slice, window: Window, device: torch.device | None = None
     ) -> Tensor:
+        """A part as it is stored."""
         found = self.array[self._index(images, window)]
         if not isinstance(found, Tensor):
             # A copy also settles read-only memory, foreign byte order and negative strides.
             found = torch.from_numpy(np.array(found, dtype=_NUMPY[dtype], order="C"))
-        return found.detach().to(device, dtype)
+        found = found.detach()
+        if found.is_cpu and found.dtype != dtype and device in (None, found.device):
+            return empty(found.shape, dtype).copy_(found)
+        return found.to(device, dtype)
 
     def write(self, images: slice, window: Window, values: Tensor) -> None:
         """What ``read`` would then give."""

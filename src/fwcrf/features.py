@@ -130,7 +130,7 @@ def bilateral(
             out.view(*flat.shape[:-1], -1),
             threads_for(out.numel()),
         )
-        if origin is not None:
+        if origin is not None and any(origin):
             corner = [first / scale for first, scale in zip(origin, scales, strict=False)]
             out[..., : len(shape)] += torch.tensor(corner, dtype=out.dtype)
         return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -40,10 +41,12 @@ def check_image(image: Stored, kernels: Sequence[Kernel]) -> None:
 
 def check_units(sample: Tensor, kind: str, color: Sequence[float], name: str) -> None:
     """Warn of bandwidths that see no difference between values, or nothing but differences."""
-    sample = sample[torch.isfinite(sample)]
-    if sample.numel() == 0:
-        return
     low, high = (float(v) for v in sample.aminmax())
+    if not math.isfinite(high - low):
+        sample = sample[torch.isfinite(sample)]
+        if sample.numel() == 0:
+            return
+        low, high = (float(v) for v in sample.aminmax())
     if kind == "f" and 0 < high - low <= min(color):
         warn_caller(
             f"{name} has values from {low:.3g} to {high:.3g}, and the colour bandwidth is {min(color):g}: "
@@ -62,6 +65,4 @@ def check_units(sample: Tensor, kind: str, color: Sequence[float], name: str) ->
 def _sample(image: Stored) -> Tensor:
     """Some rows of the first image."""
     every = max(1, image.grid[0] // _ROWS)
-    return image.read(
-        torch.float64, slice(0, 1), (slice(0, image.grid[0], every), *image.whole[1:])
-    ).flatten()
+    return image.part(torch.float64, slice(0, 1), (slice(0, image.grid[0], every), *image.whole[1:]))

@@ -39,7 +39,7 @@ def _sample(features: Tensor, lattice: Lattice, rows: int) -> _Sums:
     chosen = every * n // (rows + columns)
     is_row = every * rows % (rows + columns) < rows
     row, column = chosen[is_row], chosen[~is_row]
-    exact = ops.exact_sums(features[..., row, :], features[..., column, :])
+    exact = ops.exact_sums(features.index_select(-2, row), features.index_select(-2, column))
     both = torch.cat([row, column])
     ones = features.new_zeros(*features.shape[:-2], len(both), 1)
     ones[..., len(row) :, :] = 1

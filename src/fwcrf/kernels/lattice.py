@@ -165,7 +165,7 @@ class Lattice(Operator):
 
     def restricted(self, points: Tensor) -> Lattice:
         """The block of K over some of the points, given by their numbers."""
-        pick = lambda t: t[..., points, :]  # noqa: E731
+        pick = lambda t: t.index_select(-2, points)  # noqa: E731
         splat = pick(self.splat)
         return replace(
             self,

@@ -88,7 +88,7 @@ class Operator(ABC):
         if mode == "none":
             return self
         sums = self.row_sums()
-        if has_values(sums) and (sums <= 4 * torch.finfo(sums.dtype).eps * sums.amax()).any():
+        if has_values(sums) and _vanish(sums):
             raise ValueError(
                 f"a row of the operator sums to {float(sums.min()):.3g}; expected positive sums to divide "
                 "by. Normalize before removing self-edges: a point far from all others has nothing else."
@@ -105,6 +105,12 @@ class Operator(ABC):
     def without_self_edges(self) -> Operator:
         """K - diag(K): no point is its own neighbour."""
         return self.shifted(-self.diagonal())
+
+
+def _vanish(sums: Tensor) -> bool:
+    """Whether one of them is nothing beside the largest."""
+    least, most = (float(v) for v in sums.detach().aminmax())
+    return least <= 4 * torch.finfo(sums.dtype).eps * most
 
 
 @dataclass(frozen=True, eq=False)
