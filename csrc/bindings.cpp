@@ -159,22 +159,33 @@ template <typename T> void gaussian_sums(In<T, 3> rows, In<T, 3> columns, Out<T,
     else kernels().gaussian_sums_f64(args);
 }
 
-template <typename T> void placed(In<T, 2> weight, double exponent, Out<T, 2> out, int threads) {
-    require(out.shape(0) == weight.shape(0) && out.shape(1) == weight.shape(1), "output shape");
+template <typename T> void placed(In<T, 3> weight, In<T, 1> factor, double exponent, Out<T, 3> out, int threads) {
+    for (int axis = 0; axis < 3; ++axis) require(out.shape(axis) == weight.shape(axis), "output shape");
+    require(factor.shape(0) == weight.shape(0), "one factor per image");
     require(exponent <= 0 && threads >= 1, "an exponent of at most 0, threads >= 1");
     nb::gil_scoped_release release;
-    const PlaceArgs<T> args{weight.data(), out.data(), static_cast<std::int64_t>(weight.shape(0)),
-                            static_cast<int>(weight.shape(1)), static_cast<T>(exponent), threads};
+    const PlaceArgs<T> args{weight.data(), factor.data(), out.data(), static_cast<std::int64_t>(weight.shape(0)),
+                            static_cast<std::int64_t>(weight.shape(1)), static_cast<int>(weight.shape(2)),
+                            static_cast<T>(exponent), threads};
     if constexpr (sizeof(T) == 4) kernels().placed_f32(args);
     else kernels().placed_f64(args);
 }
 
-template <typename T> void scaled_rows(In<T, 2> weight, In<T, 1> factor, Out<T, 2> out, int threads) {
+// Up to two diagonals, and arrays for what becomes of them.
+template <typename T>
+void scaled_rows(In<T, 2> weight, In<T, 1> factor, Out<T, 2> out, std::vector<In<T, 1>> diagonals,
+                 std::vector<Out<T, 1>> scaled, int threads) {
     require(out.shape(0) == weight.shape(0) && out.shape(1) == weight.shape(1), "output shape");
     require(factor.shape(0) == weight.shape(0) && threads >= 1, "one factor per point, threads >= 1");
+    require(diagonals.size() <= 2 && scaled.size() == diagonals.size(), "up to two diagonals");
+    ScaleArgs<T> args{weight.data(), factor.data(), out.data(), static_cast<std::int64_t>(weight.shape(0)),
+                      static_cast<int>(weight.shape(1)), threads, {}, {}};
+    for (std::size_t k = 0; k < diagonals.size(); ++k) {
+        require(diagonals[k].shape(0) == weight.shape(0) && scaled[k].shape(0) == weight.shape(0), "one entry per point");
+        args.diagonal[k] = diagonals[k].data();
+        args.scaled[k] = scaled[k].data();
+    }
     nb::gil_scoped_release release;
-    const ScaleArgs<T> args{weight.data(), factor.data(), out.data(), static_cast<std::int64_t>(weight.shape(0)),
-                            static_cast<int>(weight.shape(1)), threads};
     if constexpr (sizeof(T) == 4) kernels().scaled_rows_f32(args);
     else kernels().scaled_rows_f64(args);
 }
@@ -620,9 +631,10 @@ template <typename T> void bind(nb::module_& m) {
           "slopes"_a.noconvert().none(), "threads"_a);
     m.def("gaussian_sums", &gaussian_sums<T>, "rows"_a.noconvert(), "columns"_a.noconvert(), "out"_a.noconvert(),
           "threads"_a);
-    m.def("placed", &placed<T>, "weight"_a.noconvert(), "exponent"_a, "out"_a.noconvert(), "threads"_a);
-    m.def("scaled_rows", &scaled_rows<T>, "weight"_a.noconvert(), "factor"_a.noconvert(), "out"_a.noconvert(),
+    m.def("placed", &placed<T>, "weight"_a.noconvert(), "factor"_a.noconvert(), "exponent"_a, "out"_a.noconvert(),
           "threads"_a);
+    m.def("scaled_rows", &scaled_rows<T>, "weight"_a.noconvert(), "factor"_a.noconvert(), "out"_a.noconvert(),
+          "diagonals"_a, "scaled"_a, "threads"_a);
     m.def("filter_axis", &filter_axis<T>, "x"_a.noconvert(), "taps"_a.noconvert(),
           "out"_a.noconvert(), "threads"_a);
     m.def("tap_slopes", &tap_slopes<T>, "g"_a.noconvert(), "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);

@@ -43,36 +43,90 @@ template <typename T> static void gaussian_sums(const SumArgs<T>& a) {
     scratch.trim();
 }
 
-// C is the number of corners where it is known to the compiler, 0 otherwise.
+// Lane l of vector k of an array of rows of C entries, of those of v the one of its row.
+template <int C, int k, typename T, int... lane>
+static inline Vec<T> spread(Vec<T> v, std::integer_sequence<int, lane...>) {
+#if defined(__clang__) || __GNUC__ >= 12
+    return __builtin_shufflevector(v, v, ((k * kLanes<T> + lane) / C)...);
+#else
+    return Vec<T>{v[(k * kLanes<T> + lane) / C]...};
+#endif
+}
+// As many rows of C entries as a vector has lanes, times a factor each.
+template <int C, typename T, int... k>
+static inline void scale(const T* rows, Vec<T> factor, T* out, std::integer_sequence<int, k...>) {
+    constexpr std::make_integer_sequence<int, kLanes<T>> lanes{};
+    (store(out + k * kLanes<T>, load(rows + k * kLanes<T>) * spread<C, k, T>(factor, lanes)), ...);
+}
+
+// Rows of weights, W at a time where the number of corners C is known to the compiler, which is 0 otherwise.
+template <int C, typename T> struct WeightRows {
+    static constexpr std::int64_t W = kLanes<T>;
+    static constexpr bool kSquare = C && C <= W;  // rows that fit into a vector
+    const std::int64_t n;
+    const int corners;
+
+    inline bool whole(std::int64_t i) const { return C && i + W <= n; }
+    // The sums of squares of as many rows as there are from i on.
+    inline Vec<T> squares(const T* weight, std::int64_t i) const {
+        Vec<T> sum{};
+        if constexpr (kSquare) {
+            if ((i + W - 1) * C + W <= n * C) {
+                Vec<T> square[W];
+                for (int r = 0; r < W; ++r) square[r] = load(weight + (i + r) * C);
+                transpose<T>(square);
+                for (int c = 0; c < C; ++c) sum += square[c] * square[c];
+                return sum;
+            }
+        }
+        for (int l = 0; l < W && i + l < n; ++l) {
+            T own = 0;
+            for (int c = 0; c < corners; ++c) own += weight[(i + l) * corners + c] * weight[(i + l) * corners + c];
+            sum[l] = own;
+        }
+        return sum;
+    }
+    inline void scaled(const T* weight, std::int64_t i, Vec<T> factor, T* out) const {
+        if constexpr (C != 0) {
+            if (whole(i))
+                return scale<C, T>(weight + i * C, factor, out + i * C, std::make_integer_sequence<int, C>{});
+        }
+        for (int l = 0; l < W && i + l < n; ++l)
+            for (int c = 0; c < corners; ++c)
+                out[(i + l) * corners + c] = factor[l] * weight[(i + l) * corners + c];
+    }
+};
+
 template <int C, typename T> static void placed(const PlaceArgs<T>& a) {
+    const WeightRows<C, T> rows{a.n, C ? C : a.corners};
     constexpr std::int64_t W = kLanes<T>;
-    const int corners = C ? C : a.corners;
+    const std::int64_t groups = (a.n + W - 1) / W;
 #ifdef _OPENMP
 #pragma omp parallel for schedule(static) num_threads(a.threads)
 #endif
-    for (std::int64_t i = 0; i < a.n; i += W) {
-        const int count = static_cast<int>(a.n - i < W ? a.n - i : W);
-        const T* weight = a.weight + i * corners;
-        T* out = a.out + i * corners;
-        Vec<T> squares{};
-        for (int l = 0; l < count; ++l) {
-            T sum = 0;
-            for (int c = 0; c < corners; ++c) sum += weight[l * corners + c] * weight[l * corners + c];
-            squares[l] = sum;
-        }
-        const Vec<T> factor = exp<T>(a.exponent * squares);
-        for (int l = 0; l < count; ++l)
-            for (int c = 0; c < corners; ++c) out[l * corners + c] = factor[l] * weight[l * corners + c];
+    for (std::int64_t g = 0; g < a.batch * groups; ++g) {
+        const std::int64_t image = g / groups, at = image * a.n * rows.corners, i = g % groups * W;
+        const Vec<T> factor = a.factor[image] * exp<T>(a.exponent * rows.squares(a.weight + at, i));
+        rows.scaled(a.weight + at, i, factor, a.out + at);
     }
 }
 
 template <int C, typename T> static void scaled_rows(const ScaleArgs<T>& a) {
-    const int corners = C ? C : a.corners;
+    const WeightRows<C, T> rows{a.n, C ? C : a.corners};
+    constexpr std::int64_t W = kLanes<T>;
 #ifdef _OPENMP
 #pragma omp parallel for schedule(static) num_threads(a.threads)
 #endif
-    for (std::int64_t i = 0; i < a.n; ++i)
-        for (int c = 0; c < corners; ++c) a.out[i * corners + c] = a.factor[i] * a.weight[i * corners + c];
+    for (std::int64_t i = 0; i < a.n; i += W) {
+        const std::int64_t count = a.n - i < W ? a.n - i : W;
+        const Vec<T> factor = count == W ? load(a.factor + i) : load_part(a.factor + i, count);
+        rows.scaled(a.weight, i, factor, a.out);
+        for (int k = 0; k < 2; ++k) {
+            if (!a.diagonal[k]) continue;
+            if (count == W) store(a.scaled[k] + i, factor * load(a.diagonal[k] + i) * factor);
+            else store_part(a.scaled[k] + i, factor * load_part(a.diagonal[k] + i, count) * factor, count);
+        }
+    }
 }
 
 #define FWCRF_GAUSSIAN(T, SUFFIX)                                                     \

@@ -158,6 +158,16 @@ template <int C, typename T> struct DiagonalRows {
                     up[k + q][p] = (Integer)square[(2 * q + 1) * kParts + p];
                 }
         }
+        if constexpr (C <= W) {
+            // Whole vectors, where rows follow one another and others come after them.
+            if (point[W - 1] == point[0] + W - 1 && point[W - 1] * C + W <= a.n * C) {
+                Vec<T> square[W];
+                for (int l = 0; l < W; ++l) square[l] = load(a.weight + point[l] * C);
+                transpose<T>(square);
+                for (int k = 0; k < C; ++k) weight[k] = square[k];
+                return;
+            }
+        }
         for (int l = 0; l < W; ++l)
             for (int k = 0; k < C; ++k) weight[k][l] = a.weight[point[l] * C + k];
     }
@@ -216,10 +226,10 @@ template <int C, typename T> static void diagonal_rows(const DiagonalArgs<T>& a,
         Vec<T> slope[C];
         const Vec<T> sum = a.slopes ? rows.template sums<true>(axis, power, identity, slope)
                                     : rows.template sums<false>(axis, power, identity, slope);
-        for (int l = 0; l < W && i + l < range.end; ++l) {
-            a.out[i + l] = sum[l];
-            for (int k = 0; a.slopes && k < C; ++k) a.slopes[(i + l) * C + k] = slope[k][l];
-        }
+        if (i + W <= range.end) store(a.out + i, sum);
+        else store_part(a.out + i, sum, range.end - i);
+        for (int l = 0; a.slopes && l < W && i + l < range.end; ++l)
+            for (int k = 0; k < C; ++k) a.slopes[(i + l) * C + k] = slope[k][l];
     }
 }
 

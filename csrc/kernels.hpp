@@ -72,17 +72,18 @@ template <typename T> struct SumArgs {
     int threads;
 };
 
-// out_i = exp(exponent |w_i|^2) w_i for the weights w_i of each point; the exponent is at most 0.
+// out_i = factor exp(exponent |w_i|^2) w_i for the weights w_i of each point; the exponent is at most 0.
 template <typename T> struct PlaceArgs {
-    const T* weight;                 // (n, corners)
-    T* out;                          // (n, corners)
-    std::int64_t n;
+    const T* weight;                 // (batch, n, corners)
+    const T* factor;                 // (batch)
+    T* out;                          // (batch, n, corners)
+    std::int64_t batch, n;
     int corners;
     T exponent;
     int threads;
 };
 
-// out_i = factor_i w_i.
+// out_i = factor_i w_i; and what sits on the diagonal of the kernel, times factor_i^2.
 template <typename T> struct ScaleArgs {
     const T* weight;                 // (n, corners)
     const T* factor;                 // (n)
@@ -90,6 +91,8 @@ template <typename T> struct ScaleArgs {
     std::int64_t n;
     int corners;
     int threads;
+    const T* diagonal[2];            // (n) or null
+    T* scaled[2];                    // (n), where there is a diagonal
 };
 
 // Gaussian-like filter along one axis of an array seen as (outer, length, inner), zero outside.

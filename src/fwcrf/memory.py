@@ -11,7 +11,7 @@ from torch import Tensor
 from fwcrf import _core
 
 # Below this, torch's own allocation is as good.
-_LARGE = 1 << 20
+_LARGE = 1 << 19
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:

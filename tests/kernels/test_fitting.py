@@ -48,10 +48,10 @@ def test_sums_that_are_learned_from_agree_with_those_that_are_not():
 @pytest.mark.parametrize("corners", [2, 4, 6, 17])
 @pytest.mark.parametrize("n", [1, 5, 8, 1003])
 def test_weights_by_place_are_those_of_the_formula(n, corners, dtype):
-    weight = points(n, corners, dtype=dtype).abs()
-    learned = ops.placed(weight.clone().requires_grad_(), -0.3)
+    weight, factor = points(3, n, corners, dtype=dtype).abs(), points(3, 1, dtype=dtype, seed=1)
+    learned = ops.placed(weight.clone().requires_grad_(), -0.3, factor)
     assert learned.requires_grad
-    assert_close(ops.placed(weight, -0.3), learned.detach())
+    assert_close(ops.placed(weight, -0.3, factor), learned.detach())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -62,6 +62,11 @@ def test_weights_by_point_are_products(corners, dtype):
     shared = points(101, dtype=dtype, seed=2)
     assert torch.equal(ops.scaled_rows(weight, shared), weight * shared.unsqueeze(-1))
     assert ops.scaled_rows(weight, factor.clone().requires_grad_()).requires_grad
+    known = [points(3, 101, dtype=dtype, seed=3), points(3, 101, dtype=dtype, seed=4)]
+    both, diagonals = ops.scaled_both_ways(weight, factor, known)
+    assert torch.equal(both, weight * factor.unsqueeze(-1))
+    for found, own in zip(diagonals, known, strict=True):
+        assert torch.equal(found, factor * own * factor)
 
 
 def test_arguments_that_do_not_fit_are_refused():
@@ -70,4 +75,6 @@ def test_arguments_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="features of one kind"):
         _core.gaussian_sums(torch.zeros(1, 3, 2), torch.zeros(1, 4, 3), torch.zeros(1, 3), 1)
     with pytest.raises(ValueError, match="at most 0"):
-        _core.placed(torch.zeros(3, 6), 0.1, torch.zeros(3, 6), 1)
+        _core.placed(torch.zeros(1, 3, 6), torch.ones(1), 0.1, torch.zeros(1, 3, 6), 1)
+    with pytest.raises(ValueError, match="up to two diagonals"):
+        _core.scaled_rows(torch.zeros(3, 6), torch.ones(3), torch.zeros(3, 6), [torch.ones(3)], [], 1)

@@ -31,7 +31,7 @@ class _Sums(NamedTuple):
     lattice: Tensor
 
 
-def _sample(features: Tensor, lattice: Lattice, rows: int) -> _Sums:
+def _sample(features: Tensor, lattice: Lattice, rows: int, place: float = 0.0) -> _Sums:
     n = features.shape[-2]
     rows = min(rows, n // 2)
     columns = min(_COLUMNS, n - rows)
@@ -43,18 +43,23 @@ def _sample(features: Tensor, lattice: Lattice, rows: int) -> _Sums:
     both = torch.cat([row, column])
     ones = features.new_zeros(*features.shape[:-2], len(both), 1)
     ones[..., len(row) :, :] = 1
-    own = lattice.restricted(both).apply(ones).squeeze(-1)[..., : len(row)]
+    some = lattice.restricted(both)
+    if place:
+        some = some.placed(place, features.new_ones(*features.shape[:-2], 1))
+    own = some.apply(ones).squeeze(-1)[..., : len(row)]
     return _Sums(row, exact.double(), own.double())
 
 
-def scale(features: Tensor, lattice: Lattice, fallback: float, *, rows: int = 128) -> Tensor:
+def scale(
+    features: Tensor, lattice: Lattice, fallback: float, *, place: float = 0.0, rows: int = 128
+) -> Tensor:
     """The factor that best fits the row sums of the sample, one per image: ``(*batch, 1)``.
 
-    ``fallback`` is used where no pair of the sample is near enough to tell.
+    It is that of the lattice whose points are weighted by their ``place``. ``fallback`` is used where no pair of the sample is near enough to tell.
     """
     if features.shape[-2] < 2:
         return features.new_full((*features.shape[:-2], 1), fallback)
-    _, exact, own = _sample(features, lattice, rows)
+    _, exact, own = _sample(features, lattice, rows, place)
     # Far-apart points meet only in the tails of the kernel, where the ratio means nothing.
     fitted = _ratio((own * exact).sum(-1, keepdim=True), own.square().sum(-1, keepdim=True), fallback)
     return fitted.clamp(fallback / _MOST, fallback * _MOST).to(features.dtype)

@@ -73,11 +73,8 @@ class Lattice(Operator):
         engine = engine or ("native" if features.is_cpu else "torch")
         shape = lattice_shape(features.shape[-1])
         lattice = Lattice.uncalibrated(features, blur=blur, engine=engine, identity=shape.identity)
-        if shape.place:
-            weight = ops.placed(lattice.splat, 0.5 * shape.place)
-            lattice = replace(lattice, splat=weight, slice=weight)
-        factor = calibration.scale(features, lattice, shape.constant)
-        return lattice._absorb(factor.sqrt().expand(features.shape[:-1]))
+        factor = calibration.scale(features, lattice, shape.constant, place=shape.place)
+        return lattice.placed(shape.place, factor)
 
     @staticmethod
     def uncalibrated(
@@ -177,6 +174,11 @@ class Lattice(Operator):
             _diagonal=[own[..., points] for own in self._diagonal],
         )
 
+    def placed(self, place: float, factor: Tensor) -> Lattice:
+        """Times a factor ``(*batch, 1)``, and points by their place in their simplex: see ``_Shape``."""
+        weight = ops.placed(self.splat, 0.5 * place, factor.sqrt())
+        return replace(self, splat=weight, slice=weight)
+
     def _takes(self, vector: Tensor) -> bool:
         """Whether a vector fits the lattice's own batch, so that its tables can absorb it."""
         return broadcast(vector.shape, self.index.shape[:-1]) == self.index.shape[:-1]
@@ -187,17 +189,24 @@ class Lattice(Operator):
         return super().scaled(left, right)
 
     def _absorb(self, left: Tensor, right: Tensor | None = None) -> Lattice:
-        both = right is None
+        if right is None and self.slice is self.splat:
+            known = [*self._diagonal, *([] if self.shift is None else [self.shift])]
+            weight, scaled = ops.scaled_both_ways(self.splat, left, known)
+            return replace(
+                self,
+                splat=weight,
+                slice=weight,
+                shift=None if self.shift is None else scaled[-1],
+                _diagonal=scaled[: len(self._diagonal)],
+            )
         if right is None:
             right = left
         elif not self._diagonal:
             self.diagonal()
-        slice = ops.scaled_rows(self.slice, left)
-        splat = slice if both and self.slice is self.splat else ops.scaled_rows(self.splat, right)
         return replace(
             self,
-            splat=splat,
-            slice=slice,
+            splat=ops.scaled_rows(self.splat, right),
+            slice=ops.scaled_rows(self.slice, left),
             shift=None if self.shift is None else left * self.shift * right,
             _diagonal=[left * own * right for own in self._diagonal],
         )

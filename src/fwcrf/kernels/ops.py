@@ -358,25 +358,37 @@ def build_lattice(features: Tensor, scale: Sequence[float]) -> tuple[Tensor, Ten
     return index, weight, order, neighbors
 
 
-def placed(weight: Tensor, exponent: float) -> Tensor:
-    """exp(exponent |w|^2) w, for the weights w of each point on the last axis."""
-    if not untraced(weight) or differentiated(weight):
-        return weight * (exponent * weight.square().sum(-1, keepdim=True)).exp()
-    out, corners = empty(weight.shape, weight.dtype), weight.shape[-1]
-    rows = weight.detach().contiguous().view(-1, corners)
-    _core.placed(rows, exponent, out.view(-1, corners), threads_for(4 * out.numel()))
+def placed(weight: Tensor, exponent: float, factor: Tensor) -> Tensor:
+    """factor exp(exponent |w|^2) w, for the weights w of each point on the last axis; factors ``(*batch, 1)``."""
+    if not untraced(weight) or differentiated(weight, factor):
+        return weight * (factor.unsqueeze(-1) * (exponent * weight.square().sum(-1, keepdim=True)).exp())
+    out, rows = empty(weight.shape, weight.dtype), weight.shape[-2:]
+    given, factors = weight.detach().contiguous().view(-1, *rows), factor.detach().contiguous().view(-1)
+    _core.placed(given, factors, exponent, out.view(-1, *rows), threads_for(4 * out.numel()))
     return out
 
 
 def scaled_rows(weight: Tensor, factor: Tensor) -> Tensor:
     """factor_i w_i, for the weights w of each point on the last axis."""
-    same = weight.dtype == factor.dtype and weight.shape[:-1] == factor.shape
-    if not same or not untraced(weight) or differentiated(weight, factor):
-        return weight * factor.unsqueeze(-1)
+    return scaled_both_ways(weight, factor, [])[0]
+
+
+def scaled_both_ways(
+    weight: Tensor, factor: Tensor, diagonals: Sequence[Tensor]
+) -> tuple[Tensor, list[Tensor]]:
+    """``scaled_rows``, and up to two diagonals of kernels whose rows and columns are scaled."""
+    same = all(t.dtype == factor.dtype and t.shape == factor.shape for t in diagonals)
+    same = same and weight.dtype == factor.dtype and weight.shape[:-1] == factor.shape
+    if not same or not untraced(weight) or differentiated(weight, factor, *diagonals):
+        return weight * factor.unsqueeze(-1), [factor * t * factor for t in diagonals]
     out, corners = empty(weight.shape, weight.dtype), weight.shape[-1]
-    rows, factors = weight.detach().contiguous().view(-1, corners), factor.detach().contiguous().view(-1)
-    _core.scaled_rows(rows, factors, out.view(-1, corners), threads_for(4 * out.numel()))
-    return out
+    scaled = [empty(t.shape, t.dtype) for t in diagonals]
+    factors, *given = (t.detach().contiguous().view(-1) for t in (factor, *diagonals))
+    _core.scaled_rows(
+        weight.detach().contiguous().view(-1, corners), factors, out.view(-1, corners), given,
+        [t.view(-1) for t in scaled], threads_for(4 * out.numel()),
+    )  # fmt: skip
+    return out, scaled
 
 
 @torch.library.custom_op("fwcrf::lattice_diagonal", mutates_args=())
@@ -392,7 +404,7 @@ def _diagonal_native(weight, index, order, neighbors, tap, identity):  # type: i
 
 
 def _diagonal_and_slopes(weight, index, order, neighbors, tap, identity, slopes):  # type: ignore
-    out = torch.empty(len(weight), dtype=weight.dtype)
+    out = empty(weight.shape[:1], weight.dtype)
     weight = weight.detach().contiguous()
     _core.diagonal(index, weight, order, neighbors, tap, identity, out, slopes, threads_for(32 * out.numel()))
     return out

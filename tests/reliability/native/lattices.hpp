@@ -1,6 +1,7 @@
 // Lattices and dense models on them: cases of the driver.
 #pragma once
 
+#include <algorithm>
 #include <limits>
 #include <vector>
 
@@ -63,9 +64,12 @@ template <typename T> void fitted(Choices& c, std::int64_t batch, std::int64_t n
     auto some = numbers<T>(c, batch * n * l.d, 10), others = numbers<T>(c, batch * columns * l.d, 10);
     Array<T> sums(batch * n), weight(l.weight.size);
     const SumArgs<T> sum{some.get(), others.get(), sums.get(), batch, n, columns, l.d, threads};
-    const PlaceArgs<T> place{l.weight.get(), weight.get(), batch * n, l.corners, T(-0.3), threads};
-    Array<T> scaled(l.weight.size);
-    const ScaleArgs<T> scale{l.weight.get(), sums.get(), scaled.get(), batch * n, l.corners, threads};
+    Array<T> ones(batch);
+    std::fill(ones.get(), ones.get() + batch, T(1));
+    const PlaceArgs<T> place{l.weight.get(), ones.get(), weight.get(), batch, n, l.corners, T(-0.3), threads};
+    Array<T> scaled(l.weight.size), diagonal(batch * n);
+    const ScaleArgs<T> scale{l.weight.get(), sums.get(), scaled.get(), batch * n, l.corners, threads,
+                             {nullptr, sums.get()}, {nullptr, diagonal.get()}};
     if constexpr (is_float<T>) {
         kernels().gaussian_sums_f32(sum);
         kernels().placed_f32(place);
@@ -75,7 +79,7 @@ template <typename T> void fitted(Choices& c, std::int64_t batch, std::int64_t n
         kernels().placed_f64(place);
         kernels().scaled_rows_f64(scale);
     }
-    if (!sums.finite() || !scaled.finite()) found("sums of the exact kernel are not finite");
+    if (!sums.finite() || !scaled.finite() || !diagonal.finite()) found("sums of the exact kernel are not finite");
     for (std::int64_t i = 0; i < weight.size; ++i)
         if (!(std::abs(weight[i]) <= std::abs(l.weight[i]))) found("a weight has grown by its place");
 }
