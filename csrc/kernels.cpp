@@ -33,8 +33,75 @@ static bool filter_panel(const FilterArgs<T>& a, std::int64_t first, std::int64_
     return !bad;
 }
 
+// One channel, as for the sums of rows: a lattice of single values stays in the nearest cache, where one of vectors does
+// not. For the symmetric order.
+template <typename T, int C> struct Line {
+    const FilterArgs<T>& a;
+    T* const base;  // four lattices to work in, and one of each thread's own
+    Barrier barrier{};
+
+    static std::int64_t size(const FilterArgs<T>& a) { return a.vertices + 1; }
+    T* lattice(int number) const { return base + number * size(a); }
+
+    void splat(Range points, T* __restrict values) const {
+        const int corners = C ? C : a.corners;
+        std::memset(values, 0, size(a) * sizeof(T));
+        for (std::int64_t i = points.begin; i < points.end; ++i)
+            for (int c = 0; c < corners; ++c) values[a.index[i * corners + c]] += a.splat[i * corners + c] * a.x[i];
+    }
+    T blurred(const T* source, int axis, std::int64_t v) const {
+        const std::int32_t* const pair = a.neighbors + (axis * a.vertices + v) * 2;
+        return source[v] + a.tap * (source[pair[0]] + source[pair[1]]);
+    }
+    // False if this thread met a value that was not finite.
+    bool run(Team team) {
+        const int corners = C ? C : a.corners, last = corners - 1;
+        const Range points = share(a.n, team.thread, team.threads), own = share(a.vertices, team.thread, team.threads);
+        splat(points, lattice(4 + team.thread));
+        for (int number = 0; number < 4 && team.thread == 0; ++number) lattice(number)[a.vertices] = T(0);
+        barrier.wait(team.threads);
+        T* const all = lattice(4);
+        T nothing = 0;  // 0 * v is not a number unless v is finite
+        for (std::int64_t v = own.begin; v < own.end; ++v) {
+            for (int t = 1; t < team.threads; ++t) all[v] += lattice(4 + t)[v];
+            nothing += all[v] * T(0);
+        }
+        barrier.wait(team.threads);
+        const T *forward = all, *reverse = all;
+        for (int j = 0; j < last; ++j) {
+            T *const f = lattice(j & 1), *const r = lattice(2 + (j & 1));
+            for (std::int64_t v = own.begin; v < own.end; ++v) f[v] = blurred(forward, j, v);
+            for (std::int64_t v = own.begin; v < own.end; ++v) r[v] = blurred(reverse, last - j, v);
+            barrier.wait(team.threads);
+            forward = f;
+            reverse = r;
+        }
+        T* const done = lattice(last & 1);
+        for (std::int64_t v = own.begin; v < own.end; ++v)
+            done[v] = T(0.5) * (blurred(forward, last, v) + blurred(reverse, 0, v)) + a.identity * all[v];
+        barrier.wait(team.threads);
+        for (std::int64_t i = points.begin; i < points.end; ++i) {
+            T sum = a.shift ? a.shift[i] * a.x[i] : T(0);
+            for (int c = 0; c < corners; ++c) sum += a.slice[i * corners + c] * done[a.index[i * corners + c]];
+            a.out[i] = sum;
+        }
+        return nothing == T(0);
+    }
+};
+
+template <typename T, int C> static bool filter_line(const FilterArgs<T>& a, Scratch& scratch) {
+    Line<T, C> line{a, scratch.get<T>((4 + a.threads) * Line<T, C>::size(a))};
+    bool bad = false;
+#ifdef _OPENMP
+#pragma omp parallel num_threads(a.threads) reduction(|| : bad)
+#endif
+    bad = !line.run(this_team());
+    return !bad;
+}
+
 template <typename T, int C> static bool filter(const FilterArgs<T>& a, Scratch& scratch) {
     constexpr int W = kLanes<T>;
+    if (a.channels == 1 && a.order == BlurOrder::symmetric) return filter_line<T, C>(a, scratch);
     constexpr std::int64_t group = 4 * W;
     switch (a.channels > group ? 5 : (a.channels + W - 1) / W) {
     case 1: return filter_panel<T, 1, C, 1>(a, 0, a.channels, 1, scratch);
@@ -184,12 +251,10 @@ template <int C, typename T> struct DiagonalRows {
         else return (Vec<T>)(small | 0x4330000000000000) - 4503599627370496.0;
     }
 
-    // The quadratic form, and its derivatives if they are asked for.
+    // The quadratic form, and its derivatives, added to 0, if they are asked for.
     template <bool Slopes>
     Vec<T> sums(const Integer (&axis)[C], const T (&power)[C + 1], T identity, Vec<T> (&slope)[C]) const {
         Vec<T> sum{};
-        if (Slopes)
-            for (Vec<T>& v : slope) v = Vec<T>{};
         for (int k = 0; k < C; ++k) {
             Vec<T> reached = (T(1) + identity) * weight[k];
             if (Slopes) slope[k] += reached;
@@ -223,7 +288,7 @@ template <int C, typename T> static void diagonal_rows(const DiagonalArgs<T>& a,
         for (int k = 0; k < C; ++k) axis[k] = 1 << ((order >> kOrderBits * k) & 31);
         const Rows rows(a, point);
         const T identity = static_cast<T>(a.identity);
-        Vec<T> slope[C];
+        Vec<T> slope[C] = {};
         const Vec<T> sum = a.slopes ? rows.template sums<true>(axis, power, identity, slope)
                                     : rows.template sums<false>(axis, power, identity, slope);
         if (i + W <= range.end) store(a.out + i, sum);
