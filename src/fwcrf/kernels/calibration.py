@@ -8,6 +8,7 @@ sample enters both sides, so most of its noise cancels.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -31,14 +32,19 @@ class _Sums(NamedTuple):
     lattice: Tensor
 
 
-def _sample(features: Tensor, lattice: Lattice, rows: int, place: float = 0.0) -> _Sums:
-    n = features.shape[-2]
+@lru_cache(maxsize=16)
+def _chosen(n: int, rows: int) -> tuple[Tensor, Tensor]:
+    """The points of the rows and those of the columns."""
     rows = min(rows, n // 2)
     columns = min(_COLUMNS, n - rows)
-    every = torch.arange(rows + columns, device=features.device)
+    every = torch.arange(rows + columns)
     chosen = every * n // (rows + columns)
     is_row = every * rows % (rows + columns) < rows
-    row, column = chosen[is_row], chosen[~is_row]
+    return chosen[is_row], chosen[~is_row]
+
+
+def _sample(features: Tensor, lattice: Lattice, rows: int, place: float = 0.0) -> _Sums:
+    row, column = (t.to(features.device) for t in _chosen(features.shape[-2], rows))
     exact = ops.exact_sums(features.index_select(-2, row), features.index_select(-2, column))
     both = torch.cat([row, column])
     ones = features.new_zeros(*features.shape[:-2], len(both), 1)

@@ -66,7 +66,8 @@ def get(name: str, **settings: Any) -> Solver:
     table = _NAMED if name in _NAMED else _on_graphs()
     if name not in table:
         raise ValueError(f"solver {name!r} is not known; expected one of {', '.join(names(graphs=True))}.")
-    known = inspect.signature(table[name]).parameters
+    # Looking at a signature takes longer than calling it.
+    known = inspect.signature(table[name]).parameters if settings else {}
     for setting in settings:
         if setting not in known:
             raise ValueError(f"solver {name!r} has no setting {setting!r}; expected {', '.join(known)}.")
