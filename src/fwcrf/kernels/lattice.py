@@ -218,6 +218,11 @@ class Lattice(Operator):
         return replace(self, shift=shift if self.shift is None else self.shift + shift)
 
 
+    def without_self_edges(self, diagonal: Tensor | None = None) -> Operator:
+        self.diagonal()
+        return replace(self, shift=-self._diagonal[0])
+
+
 class _Shape(NamedTuple):
     """What makes the kernel of a d-dimensional lattice most like a Gaussian: see docs/accuracy.md."""
 
