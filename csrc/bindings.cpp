@@ -249,6 +249,16 @@ template <typename T> void transposed(In<T, 3> x, Out<T, 3> out, int threads) {
     transpose(args);
 }
 
+// Also the column of the largest entry of each row.
+template <typename T>
+void transposed_and_largest(In<T, 3> x, Out<T, 3> out, Out<std::int64_t, 2> largest, int threads) {
+    TurnArgs<T> args = turned<T>(x, nullptr, 1, 0, out, threads);
+    require(largest.shape(0) == x.shape(0) && largest.shape(1) == x.shape(1) && x.shape(2) >= 1, "one column per row");
+    args.largest = largest.data();
+    nb::gil_scoped_release release;
+    transpose(args);
+}
+
 template <typename T> void transposed_log(In<T, 3> x, double slope, double offset, Out<T, 3> out, int threads) {
     const TurnArgs<T> args = turned<T>(x, nullptr, slope, offset, out, threads);
     nb::gil_scoped_release release;
@@ -651,6 +661,8 @@ template <typename T> void bind(nb::module_& m) {
           "offset"_a, "out"_a.noconvert(), "threads"_a);
     m.def("start", &start<T>, "logits"_a.noconvert(), "unary"_a.noconvert(), "start"_a.noconvert(), "threads"_a);
     m.def("transpose", &transposed<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
+    m.def("transpose_and_largest", &transposed_and_largest<T>, "x"_a.noconvert(), "out"_a.noconvert(),
+          "largest"_a.noconvert(), "threads"_a);
     m.def("project", &project<T>, "v"_a.noconvert(), "scale"_a, "out"_a.noconvert(), "threads"_a);
     m.def("project_derivative", &project_derivative<T>, "d"_a.noconvert(), "p"_a.noconvert(),
           "scale"_a, "out"_a.noconvert(), "threads"_a);

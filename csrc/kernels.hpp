@@ -196,6 +196,7 @@ template <typename T> struct TurnArgs {
     std::int64_t batch, rows, columns;
     T slope, offset;
     int threads;
+    std::int64_t* largest = nullptr;  // (batch, rows) or null: the column of the largest x, if x is taken as it is
 };
 
 // Of each label: the least u less the least u of its row, and the largest x.

@@ -47,10 +47,6 @@ static void transposed(const TurnArgs<T>& a, F&& act) {
     }
 }
 
-template <typename T> static void transpose(const TurnArgs<T>& a) {
-    transposed(a, [](Vec<T> v, Vec<T>) { return v; });
-}
-
 template <typename T> static void log_line(const TurnArgs<T>& a) {
     const T slope = a.slope, offset = a.offset;
     transposed(a, [=](Vec<T> v, Vec<T>) { return log<T>(slope * v + offset); });
@@ -96,33 +92,85 @@ template <typename T> static std::int64_t largest(const T* row, std::int64_t len
     return where;
 }
 
+// The largest entries of as many rows as a vector has lanes, and their columns.
+template <typename T> struct Largest {
+    Vec<T> most, where;
+
+    void see(std::int64_t column, Vec<T> v) {
+        const auto more = beats(v, most);
+        most = more ? v : most;
+        where = more ? Vec<T>{} + static_cast<T>(column) : where;
+    }
+    void put(std::int64_t* out) const {
+        for (int r = 0; r < kLanes<T>; ++r) out[r] = static_cast<std::int64_t>(where[r]);
+    }
+};
+
+// act(column, vector of its entries) for the columns of as many rows, some of them twice.
+template <typename T, typename F> static inline void columns_of(const T* rows, std::int64_t length, F&& act) {
+    constexpr std::int64_t W = kLanes<T>;
+    const int several = static_cast<int>(length < W ? length : W);
+    for (std::int64_t s = 0; s < length; s += W) {
+        const std::int64_t first = s + W <= length || length < W ? s : length - W;
+        Vec<T> square[W];
+        for (int r = 0; r < W; ++r) square[r] = load(rows + r * length + first);
+        transpose<T>(square);
+        for (int c = 0; c < several; ++c) act(first + c, square[c]);
+    }
+}
+
+// So many groups of rows can be read as vectors: short rows are read past their end where others follow.
+template <typename T> static std::int64_t whole_groups(std::int64_t n, std::int64_t length) {
+    constexpr std::int64_t W = kLanes<T>;
+    const std::int64_t past = length < W ? (W - 1) / length : 0;
+    return n > past ? (n - past) / W : 0;
+}
+
 // The column of the largest entry of each row, the first of several; one that is not a number is larger.
 template <typename T>
 static void largest(const T* x, std::int64_t n, std::int64_t length, std::int64_t* out, int threads) {
     constexpr std::int64_t W = kLanes<T>;
-    const std::int64_t groups = length < W ? 0 : n / W;
+    const std::int64_t groups = whole_groups<T>(n, length);
     (void)threads;
 #ifdef _OPENMP
 #pragma omp parallel for schedule(static) num_threads(threads)
 #endif
     for (std::int64_t group = 0; group < groups; ++group) {
-        const T* const rows = x + group * W * length;
-        Vec<T> most{}, where{};
-        for (std::int64_t s = 0; s < length; s += W) {
-            const std::int64_t first = s + W <= length ? s : length - W;
-            Vec<T> square[W];
-            for (int r = 0; r < W; ++r) square[r] = load(rows + r * length + first);
-            transpose<T>(square);
-            if (s == 0) most = square[0];
-            for (int c = 0; c < W; ++c) {
-                const auto more = beats(square[c], most);
-                most = more ? square[c] : most;
-                where = more ? Vec<T>{} + static_cast<T>(first + c) : where;
-            }
-        }
-        for (int r = 0; r < W; ++r) out[group * W + r] = static_cast<std::int64_t>(where[r]);
+        Largest<T> best{Vec<T>{} - static_cast<T>(__builtin_inf()), {}};
+        columns_of(x + group * W * length, length, [&](std::int64_t column, Vec<T> v) { best.see(column, v); });
+        best.put(out + group * W);
     }
     for (std::int64_t i = groups * W; i < n; ++i) out[i] = largest(x + i * length, length);
+}
+
+// Both in one pass.
+template <typename T> static void labelled(const TurnArgs<T>& a) {
+    constexpr std::int64_t W = kLanes<T>;
+    const std::int64_t rows = a.rows, columns = a.columns, groups = whole_groups<T>(rows, columns);
+#ifdef _OPENMP
+#pragma omp parallel for schedule(static) num_threads(a.threads)
+#endif
+    for (std::int64_t g = 0; g < a.batch * groups; ++g) {
+        const std::int64_t image = g / groups, i = g % groups * W;
+        T* const to = a.out + image * rows * columns + i;
+        Largest<T> best{Vec<T>{} - static_cast<T>(__builtin_inf()), {}};
+        columns_of(a.x + (image * rows + i) * columns, columns, [&](std::int64_t column, Vec<T> v) {
+            store(to + column * rows, v);
+            best.see(column, v);
+        });
+        best.put(a.largest + image * rows + i);
+    }
+    for (std::int64_t image = 0; image < a.batch; ++image)
+        for (std::int64_t i = groups * W; i < rows; ++i) {
+            const T* const row = a.x + (image * rows + i) * columns;
+            for (std::int64_t j = 0; j < columns; ++j) a.out[(image * columns + j) * rows + i] = row[j];
+            a.largest[image * rows + i] = largest(row, columns);
+        }
+}
+
+template <typename T> static void transpose(const TurnArgs<T>& a) {
+    if (a.largest) labelled(a);
+    else transposed(a, [](Vec<T> v, Vec<T>) { return v; });
 }
 
 #define FWCRF_LAYOUT(T, SUFFIX)                                                                                      \

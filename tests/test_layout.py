@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fwcrf import columns
-from fwcrf.layout import put_transposed, transposed
+from fwcrf.layout import put_transposed, put_transposed_and_largest, transposed
 
 SIZES = [1, 2, 7, 8, 9, 21, 64, 65, 150]
 
@@ -41,6 +41,23 @@ def test_the_largest_of_each_row(n: int, length: int, dtype: torch.dtype) -> Non
     x[0, n // 2, length // 2] = torch.nan
     x[0, n // 3] = -torch.inf
     assert torch.equal(columns.largest(x), x.argmax(-1))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("length", SIZES)
+@pytest.mark.parametrize("n", [1, 5, 16, 67, 1003])
+def test_rows_change_places_and_tell_their_largest(n: int, length: int, dtype: torch.dtype) -> None:
+    x = torch.randint(0, 9, (2, n, length)).to(dtype)
+    out, largest = torch.empty(2, length, n, dtype=dtype), torch.empty(2, n, dtype=torch.int64)
+    assert put_transposed_and_largest(x, out, largest)
+    assert torch.equal(out, x.mT) and torch.equal(largest, columns.largest(x))
+
+
+def test_arrays_of_other_kinds_are_left_to_others() -> None:
+    x, out, largest = torch.rand(6, 4), torch.empty(4, 6), torch.empty(6, dtype=torch.int64)
+    assert not put_transposed_and_largest(x, out.half(), largest)
+    assert not put_transposed_and_largest(x, out, largest.int())
+    assert not put_transposed_and_largest(x, torch.empty(4, 12)[:, ::2], largest)
 
 
 def test_the_largest_of_nothing_and_of_views() -> None:

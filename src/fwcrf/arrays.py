@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwcrf.layout import put_transposed, transposed
+from fwcrf.layout import put_transposed, put_transposed_and_largest, transposed
 from fwcrf.memory import empty
 
 Window = tuple[slice, ...]
@@ -84,6 +84,18 @@ class Stored:
         if found.is_cpu and found.dtype != dtype and device in (None, found.device):
             return empty(found.shape, dtype).copy_(found)
         return found.to(device, dtype)
+
+    def write_with_largest(self, images: slice, window: Window, values: Tensor, largest: Stored) -> bool:
+        """Also the channels of the largest values, in one pass; False, and nothing done, where that cannot be."""
+        if not (self.is_torch and largest.is_torch and self._channels_first):
+            return False
+        dims = len(self.grid_axes)
+        part, found = (one.array[one._index(images, window)] for one in (self, largest))
+        if not (part.is_contiguous() and found.is_contiguous()):
+            return False
+        return put_transposed_and_largest(
+            values.flatten(-dims - 1, -2), part.flatten(-dims), found.flatten(-dims)
+        )
 
     def write(self, images: slice, window: Window, values: Tensor) -> None:
         """What ``read`` would then give."""

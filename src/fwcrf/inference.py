@@ -45,8 +45,11 @@ class Inference:
         unary: Tensor,  # (*batch, n, L)
         ignore: Tensor | None = None,  # (*batch, n)
         begin: Start | None = None,  # of this unary
-    ) -> tuple[Tensor, Tensor]:
-        """Labels ``(*batch, n)`` and probabilities ``(*batch, n, L)``."""
+    ) -> tuple[Tensor | None, Tensor]:
+        """Labels ``(*batch, n)`` and probabilities ``(*batch, n, L)``.
+
+        No labels where they are those of the largest probabilities: who writes these finds them on the way.
+        """
         P = pairwise.dense(
             operators,
             unary.shape[-1],
@@ -56,11 +59,11 @@ class Inference:
         )
         E = Energy(P, unary) if begin is None else Begun.at(begin, P)
         found = solvers.minimize(E, self.solver, num_steps=self.num_steps, rounding=self.rounding)
-        labels, x = found.labels, found.probabilities
-        if ignore is not None:
-            own = alone(unary)
-            labels, x = torch.where(ignore, own[0], labels), torch.where(ignore.unsqueeze(-1), own[1], x)
-        return labels, x
+        x = found.probabilities
+        if ignore is None:
+            return None if self.rounding == "nearest" else found.labels, x
+        own = alone(unary)
+        return torch.where(ignore, own[0], found.labels), torch.where(ignore.unsqueeze(-1), own[1], x)
 
 
 def alone(unary: Tensor) -> tuple[Tensor, Tensor]:

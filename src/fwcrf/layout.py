@@ -63,6 +63,25 @@ def put_transposed(x: Tensor, out: Tensor) -> None:
         out.copy_(x.mT)
 
 
+def put_transposed_and_largest(x: Tensor, out: Tensor, largest: Tensor) -> bool:
+    """out = ``x.mT`` and largest = ``x.argmax(-1)``, in one pass; False, and nothing done, where that cannot be.
+
+    >>> x, out, largest = torch.tensor([[0.2, 0.8]]), torch.empty(2, 1), torch.empty(1, dtype=torch.int64)
+    >>> put_transposed_and_largest(x, out, largest), out.T, largest
+    (True, tensor([[0.2000, 0.8000]]), tensor([1]))
+    """
+    made = (out, x.dtype), (largest, torch.int64)
+    if not _native(x) or not all(t.is_cpu and t.dtype == d and t.is_contiguous() for t, d in made):
+        return False
+    if x.numel():
+        n, length = x.shape[-2:]
+        given = x.detach().contiguous().view(-1, n, length)
+        _core.transpose_and_largest(
+            given, out.view(-1, length, n), largest.view(-1, n), threads_for(4 * x.numel())
+        )
+    return True
+
+
 def _native(x: Tensor) -> bool:
     return x.is_cpu and x.dtype in (torch.float32, torch.float64)
 

@@ -19,7 +19,7 @@ from fwcrf.inference import Inference, restricted, without
 from fwcrf.kernels import Bilateral, Gaussian, Operator, Spatial
 from fwcrf.kernels.gaussians import Kernel, gaussian
 from fwcrf.kernels.operator import check_finite
-from fwcrf.rounding import Rounding
+from fwcrf.rounding import Rounding, nearest
 from fwcrf.scores import Scores, read_scores
 from fwcrf.solvers import Solver
 from fwcrf.units import check_units
@@ -102,7 +102,7 @@ def refine_points(
 
     int64: Any = torch.int64 if stored.is_torch else np.int64
     labels = answer(None, "labels", stored, stored.grid, None, 0, int64)
-    labels.write(all_images, everything, found)
+    labels.write(all_images, everything, nearest(x) if found is None else found)
     if not return_probabilities:
         return labels.array
     likely = answer(None, "probabilities", stored, stored.grid, scores.given_channels, -1, scores.given_dtype)

@@ -21,7 +21,7 @@ from fwcrf.kernels import Bilateral, Gaussian, Operator, Spatial
 from fwcrf.kernels.gaussians import Kernel
 from fwcrf.kernels.operator import check_finite
 from fwcrf.resample import needed, resample
-from fwcrf.rounding import Rounding
+from fwcrf.rounding import Rounding, nearest
 from fwcrf.scores import Scores, read_scores
 from fwcrf.solvers import Solver
 from fwcrf.tiles import Tile, plan, sizes
@@ -145,9 +145,11 @@ def refine(
         # New arrays are made now, in the memory that the work has left.
         answers = answers or _answers(out, scores, grid, channel_axis, return_probabilities)
         labels, likely = answers
-        labels.write(images, part.core, found)
-        if likely is not None:
-            likely.write(images, part.core, x)
+        at_once = found is None and likely is not None and not scores.single
+        if not (at_once and likely.write_with_largest(images, part.core, x, labels)):
+            labels.write(images, part.core, nearest(x) if found is None else found)
+            if likely is not None:
+                likely.write(images, part.core, scores.given(x))
         if progress is not None:
             progress(number, len(parts))
     assert labels is not None
@@ -211,8 +213,8 @@ class Problem:
             )
         return parts
 
-    def solve(self, images: slice, tile: Tile) -> tuple[Tensor, Tensor]:
-        """Labels ``(*batch, *core)`` and probabilities ``(*batch, *core, L)`` of a tile."""
+    def solve(self, images: slice, tile: Tile) -> tuple[Tensor | None, Tensor]:
+        """Labels ``(*batch, *core)`` and probabilities ``(*batch, *core, L)`` of a tile; see ``Inference``."""
         dims = len(self.grid)
         keep, ignore, scribbles = (
             None if one is None else one.read(dtype, images, tile.window, self.scores.device).flatten(-dims)
@@ -242,8 +244,8 @@ class Problem:
             weights = [kernel.weight for kernel in self.kernels]
             labels, x = self.inference(operators, weights, unary, ignore, begin)
         return (
-            labels.unflatten(-1, tile.shape)[(..., *tile.inner)],
-            self.scores.given(x.unflatten(-2, tile.shape)[(..., *tile.inner, slice(None))]),
+            None if labels is None else labels.unflatten(-1, tile.shape)[(..., *tile.inner)],
+            x.unflatten(-2, tile.shape)[(..., *tile.inner, slice(None))],
         )
 
     def _image(self, images: slice, window: Window) -> Tensor:
