@@ -145,7 +145,7 @@ static void largest(const T* x, std::int64_t n, std::int64_t length, std::int64_
 
 // Both in one pass.
 template <typename T> static void labelled(const TurnArgs<T>& a) {
-    constexpr std::int64_t W = kLanes<T>;
+    constexpr std::int64_t W = kLanes<T>, kAhead = 8 * W;
     const std::int64_t rows = a.rows, columns = a.columns, groups = whole_groups<T>(rows, columns);
 #ifdef _OPENMP
 #pragma omp parallel for schedule(static) num_threads(a.threads)
@@ -155,6 +155,8 @@ template <typename T> static void labelled(const TurnArgs<T>& a) {
         T* const to = a.out + image * rows * columns + i;
         Largest<T> best{Vec<T>{} - static_cast<T>(__builtin_inf()), {}};
         columns_of(a.x + (image * rows + i) * columns, columns, [&](std::int64_t column, Vec<T> v) {
+            // The processor foresees no more than a few lines, and there are as many as columns.
+            __builtin_prefetch(to + column * rows + kAhead, 1);
             store(to + column * rows, v);
             best.see(column, v);
         });
