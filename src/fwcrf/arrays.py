@@ -86,7 +86,7 @@ class Stored:
         return found.to(device, dtype)
 
     def write_with_largest(self, images: slice, window: Window, values: Tensor, largest: Stored) -> bool:
-        """Also the channels of the largest values, in one pass; False, and nothing done, where that cannot be."""
+        """Also the channels of the largest values, in one pass; False where that cannot be."""
         if not (self.is_torch and largest.is_torch and self._channels_first):
             return False
         dims = len(self.grid_axes)

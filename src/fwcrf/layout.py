@@ -64,7 +64,7 @@ def put_transposed(x: Tensor, out: Tensor) -> None:
 
 
 def put_transposed_and_largest(x: Tensor, out: Tensor, largest: Tensor) -> bool:
-    """out = ``x.mT`` and largest = ``x.argmax(-1)``, in one pass; False, and nothing done, where that cannot be.
+    """out = ``x.mT`` and largest = ``x.argmax(-1)``, in one pass; False where that cannot be.
 
     >>> x, out, largest = torch.tensor([[0.2, 0.8]]), torch.empty(2, 1), torch.empty(1, dtype=torch.int64)
     >>> put_transposed_and_largest(x, out, largest), out.T, largest

@@ -324,7 +324,7 @@ def dense(
             K, removed = operator, operator.example.new_zeros(*operator.batch_shape, operator.n)
         else:
             removed = operator.diagonal()
-            K = operator.without_self_edges(removed)
+            K = operator._without(removed)
         M = c.weighted(_weight(weight, num_labels))  # type: ignore[union-attr]
         terms.append(Kronecker(K, M, num_labels, removed))
     return terms[0] if len(terms) == 1 else Sum(terms)

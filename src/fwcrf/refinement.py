@@ -214,7 +214,10 @@ class Problem:
         return parts
 
     def solve(self, images: slice, tile: Tile) -> tuple[Tensor | None, Tensor]:
-        """Labels ``(*batch, *core)`` and probabilities ``(*batch, *core, L)`` of a tile; see ``Inference``."""
+        """Labels ``(*batch, *core)`` and probabilities ``(*batch, *core, L)`` of a tile.
+
+        No labels where they are those of the largest probabilities.
+        """
         dims = len(self.grid)
         keep, ignore, scribbles = (
             None if one is None else one.read(dtype, images, tile.window, self.scores.device).flatten(-dims)

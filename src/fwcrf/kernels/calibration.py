@@ -51,7 +51,7 @@ def _sample(features: Tensor, lattice: Lattice, rows: int, place: float = 0.0) -
     ones[..., len(row) :, :] = 1
     some = lattice.restricted(both)
     if place:
-        some = some.placed(place, features.new_ones(*features.shape[:-2], 1))
+        some = some._placed(place, features.new_ones(*features.shape[:-2], 1))
     own = some.apply(ones).squeeze(-1)[..., : len(row)]
     return _Sums(row, exact.double(), own.double())
 
@@ -61,7 +61,8 @@ def scale(
 ) -> Tensor:
     """The factor that best fits the row sums of the sample, one per image: ``(*batch, 1)``.
 
-    It is that of the lattice whose points are weighted by their ``place``. ``fallback`` is used where no pair of the sample is near enough to tell.
+    It is that of the lattice whose points are weighted by their ``place``. ``fallback`` is used where no pair
+    of the sample is near enough to tell.
     """
     if features.shape[-2] < 2:
         return features.new_full((*features.shape[:-2], 1), fallback)

@@ -74,7 +74,7 @@ class Lattice(Operator):
         shape = lattice_shape(features.shape[-1])
         lattice = Lattice.uncalibrated(features, blur=blur, engine=engine, identity=shape.identity)
         factor = calibration.scale(features, lattice, shape.constant, place=shape.place)
-        return lattice.placed(shape.place, factor)
+        return lattice._placed(shape.place, factor)
 
     @staticmethod
     def uncalibrated(
@@ -174,7 +174,7 @@ class Lattice(Operator):
             _diagonal=[own[..., points] for own in self._diagonal],
         )
 
-    def placed(self, place: float, factor: Tensor) -> Lattice:
+    def _placed(self, place: float, factor: Tensor) -> Lattice:
         """Times a factor ``(*batch, 1)``, and points by their place in their simplex: see ``_Shape``."""
         weight = ops.placed(self.splat, 0.5 * place, factor.sqrt())
         return replace(self, splat=weight, slice=weight)
@@ -218,9 +218,9 @@ class Lattice(Operator):
         return replace(self, shift=shift if self.shift is None else self.shift + shift)
 
 
-    def without_self_edges(self, diagonal: Tensor | None = None) -> Operator:
-        self.diagonal()
-        return replace(self, shift=-self._diagonal[0])
+    def _without(self, diagonal: Tensor) -> Operator:
+        # Whatever was added to the diagonal goes as well.
+        return replace(self, shift=-self._diagonal[0]) if self._diagonal else super()._without(diagonal)
 
 
 class _Shape(NamedTuple):

@@ -102,9 +102,13 @@ class Operator(ABC):
         """K with every K_ii set to 1, as a Gaussian has it."""
         return self.shifted(1 - self.diagonal())
 
-    def without_self_edges(self, diagonal: Tensor | None = None) -> Operator:
-        """K - diag(K): no point is its own neighbour. ``diagonal`` is that of K, where it is known."""
-        return self.shifted(-(self.diagonal() if diagonal is None else diagonal))
+    def without_self_edges(self) -> Operator:
+        """K - diag(K): no point is its own neighbour."""
+        return self._without(self.diagonal())
+
+    def _without(self, diagonal: Tensor) -> Operator:
+        """K less its diagonal, which is known."""
+        return self.shifted(-diagonal)
 
 
 def _vanish(sums: Tensor) -> bool:

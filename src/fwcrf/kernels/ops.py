@@ -359,7 +359,10 @@ def build_lattice(features: Tensor, scale: Sequence[float]) -> tuple[Tensor, Ten
 
 
 def placed(weight: Tensor, exponent: float, factor: Tensor) -> Tensor:
-    """factor exp(exponent |w|^2) w, for the weights w of each point on the last axis; factors ``(*batch, 1)``."""
+    """factor exp(exponent |w|^2) w, for the weights w of each point on the last axis.
+
+    There is a factor for each image: ``(*batch, 1)``.
+    """
     if not untraced(weight) or differentiated(weight, factor):
         return weight * (factor.unsqueeze(-1) * (exponent * weight.square().sum(-1, keepdim=True)).exp())
     out, rows = empty(weight.shape, weight.dtype), weight.shape[-2:]
