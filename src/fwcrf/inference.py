@@ -38,6 +38,13 @@ class Inference:
         if isinstance(self.num_steps, bool) or int(self.num_steps) != self.num_steps or self.num_steps < 0:
             raise ValueError(f"num_steps={self.num_steps!r}; expected 0 (which changes nothing) or more.")
 
+    @property
+    def at_once(self) -> bool:
+        """Whether a native engine can take all steps together, however many labels there are."""
+        solver = solvers.get(self.solver) if isinstance(self.solver, str) else self.solver
+        moves = getattr(solver, "moves", lambda _: None)(self.num_steps)
+        return isinstance(self.compatibility, int | float) and moves is not None and not any(m.has_dual for m in moves)
+
     def __call__(
         self,
         operators: Sequence[Operator],

@@ -173,17 +173,27 @@ class Problem:
     def bytes_per_pixel(self) -> float:
         """What a pixel takes at the peak: more than in any photograph measured, less than in noise.
 
-        Up to thirteen arrays of the size of the scores are alive at a time, and a lattice takes twenty
-        numbers per corner of the simplex around a pixel while it is built.
+        Up to thirteen arrays of the size of the scores are alive at a time, seven where steps are taken
+        natively, and a lattice takes 26 numbers per corner of the simplex around a pixel while it is built.
         """
-        floats = 13 * self.scores.num_labels
+        floats = (7 if self._natively else 13) * self.scores.num_labels
         for kernel in self.kernels:
             method = getattr(kernel, "method", "lattice")
             axes = (
                 len(self.grid) if isinstance(kernel, Spatial) else len(self.grid) + (self.image.channels or 1)
             )
-            floats += 20 * (axes + 1) if method == "lattice" else axes
+            floats += 26 * (axes + 1) if method == "lattice" else axes
         return floats * self.scores.dtype.itemsize
+
+    @property
+    def _natively(self) -> bool:
+        """Whether all steps are sure to be taken by the native engine."""
+        return (
+            self.scores.device.type == "cpu"
+            and self.inference.at_once
+            and all(isinstance(kernel, Bilateral | Spatial) for kernel in self.kernels)
+            and all(getattr(kernel, "method", None) in ("lattice", "separable") for kernel in self.kernels)
+        )
 
     def parts(
         self,
