@@ -364,8 +364,26 @@ template <typename T, int NV> struct Fused {
         });
     }
 
+    // The same with a lane per pixel, which takes no longer than there are labels; these fit into one vector.
+    void exponentials_of_few(Rows& at, std::int64_t first) const {
+        Vec<T> v[W], sum{};
+        for (int r = 0; r < W; ++r) v[r] = load(at.rows + (first + r) * kRow);
+        transpose<T>(v);
+        const int labels = static_cast<int>(a.channels);
+        Vec<T> top = v[0];
+        for (int s = 1; s < labels; ++s) top = larger<T>(v[s], top);
+        for (int s = 0; s < W; ++s) {
+            v[s] = s < labels ? exp<T>(v[s] - top) : Vec<T>{};
+            sum += v[s];
+        }
+        transpose<T>(v);
+        for (int r = 0; r < W; ++r) store(at.rows + (first + r) * kRow, v[r]);
+        store(at.factor + first, T(1) / sum);
+    }
+
     // Softmax of as many rows as a vector has lanes, but for the factor that makes their sums 1.
     void exponentials(Rows& at, std::int64_t first) const {
+        if constexpr (NV == 1) return exponentials_of_few(at, first);
         Vec<T> v[W];
         for (int r = 0; r < W; ++r) v[r] = load(at.tops + (first + r) * W);
         transpose<T>(v);
@@ -496,9 +514,11 @@ template <typename T, int NV> struct Fused {
                 u += channels;
             }
             v[NV - 1] = last != T(0) ? v[NV - 1] : past;
-            Vec<T> top = v[0];
-            for (int k = 1; k < NV; ++k) top = larger<T>(v[k], top);
-            store(at.tops + q * W, top);
+            if constexpr (NV > 1) {
+                Vec<T> top = v[0];
+                for (int k = 1; k < NV; ++k) top = larger<T>(v[k], top);
+                store(at.tops + q * W, top);
+            }
             for (int k = 0; k < NV; ++k) store(at.rows + q * kRow + k * W, v[k]);
             x += channels;
             y += kRow;

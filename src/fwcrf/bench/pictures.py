@@ -78,20 +78,21 @@ def scores(image: np.ndarray, labels: int) -> np.ndarray:
     return np.stack([np.asarray(grid) for grid in grids])
 
 
-def network_scores(name: str) -> np.ndarray:
+def network_scores(name: str, width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
     """Logits of a trained network (DeepLabv3) for a picture of PASCAL VOC, ``(21, height, width)``.
 
     Where there are none, those of an imaginary one.
     """
     stored = data() / "voc2012" / "val" / "logits_deeplabv3" / f"{name}.npz"
     if not stored.exists():
-        return scores(named(name), 21)
+        return scores(named(name, width, height), 21)
     import torch
 
     from fwcrf.models.resize import from_grid
 
     logits = torch.from_numpy(np.load(stored)["logits"].astype(np.float32))
-    return from_grid(logits[None], 8, (HEIGHT, WIDTH))[0].numpy()
+    at_its_size = from_grid(logits[None], 8, (HEIGHT, WIDTH))
+    return torch.nn.functional.interpolate(at_its_size, (height, width), mode="bilinear")[0].numpy()
 
 
 def data() -> Path:

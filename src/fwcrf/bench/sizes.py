@@ -38,8 +38,14 @@ def problems(name: str, plan: Plan) -> dict[str, dict[str, Work]]:
         "2 labels": _pair(image, 2),
         f"{labels} labels": _pair(image, labels),
         f"{large[0]} x {large[1]}, {LABELS} labels": _pair(pictures.named(name, *large), LABELS),
+        f"{large[0]} x {large[1]}, {LABELS} labels, a network's scores": _pair(
+            pictures.named(name, *large), LABELS, pictures.network_scores(name, *large)
+        ),
         f"volume {side}^3, 3 labels": _volume(side, 3),
         f"batch of {batch}, {LABELS} labels": _batch(image, LABELS, batch),
+        f"batch of {batch}, {LABELS} labels, a network's scores": _batch(
+            image, LABELS, batch, pictures.network_scores(name)
+        ),
     }
 
 
@@ -50,8 +56,13 @@ def compared(picture: str, what: str, works: dict[str, Work], plan: Plan) -> lis
     return assemble(spreads(measure(cases, plan.rounds)), [wanted], plan.threads)
 
 
-def _pair(image: np.ndarray, labels: int) -> dict[str, Work]:
-    unary = peer.unary(image, labels)
+def _unary(image: np.ndarray, labels: int, logits: np.ndarray | None) -> np.ndarray:
+    """``(labels, n)``; soft and random, unless there are scores."""
+    return peer.unary(image, labels) if logits is None else np.ascontiguousarray(-logits.reshape(labels, -1))
+
+
+def _pair(image: np.ndarray, labels: int, logits: np.ndarray | None = None) -> dict[str, Work]:
+    unary = _unary(image, labels, logits)
     works = {"ours": peers.ours(image, unary, STEPS)}
     if peer.dcrf:
         works["pydensecrf"] = peers.available()["pydensecrf"].inference(image, unary, STEPS)
@@ -82,9 +93,9 @@ def _volume(side: int, labels: int) -> dict[str, Work]:
     return {"ours": ours, "pydensecrf": theirs}
 
 
-def _batch(image: np.ndarray, labels: int, count: int) -> dict[str, Work]:
+def _batch(image: np.ndarray, labels: int, count: int, logits: np.ndarray | None = None) -> dict[str, Work]:
     images = [np.roll(image, 7 * shift, axis=1) for shift in range(count)]
-    unary = peer.unary(image, labels)
+    unary = _unary(image, labels, logits)
     picture, logits = (
         torch.cat(each) for each in zip(*(peers.tensors(i, unary) for i in images), strict=True)
     )
