@@ -43,7 +43,7 @@ static inline void map_rows(Map map, const T* p, T* rows, std::int64_t length, s
 template <typename T> struct Sum {
     const T* rows;
     T weight;
-    int term;  // that it is of, if it is one alone whose slope is still to be found; or -1
+    int term;  // that it is of, or -1 for several
 };
 
 template <typename T, int NV> struct Fused {
@@ -442,12 +442,14 @@ template <typename T, int NV> struct Fused {
         alignas(64) T sum[kPixels * kRow], against[kPixels * kRow], own[kPixels] = {};
         const T* const other = bench.slopes ? against : nullptr;
         if (other) against_the_others(block, others, against);
+        // Slopes of two terms are found along with the rest, those of more one by one.
         const int slice = other && a.terms > 2 ? -1 : inner;
-        const Sum<T> before = add_potts(block, sum, own, other, slice, bench);
+        const Sum<T> before = add_potts(block, sum, own, slice < 0 ? other : nullptr, slice, bench);
         const bool inside = block.first + block.pixels + overhang <= a.n;
         // What all labels get alike does not change where a map leads to.
         const bool total = (move.map == Map::none && !a.plain) || noted;
-        if (slice < 0 || lattice[slice].corners != 6) combine<0, false, true>(block, before, slice, own, total, other, bench, at);
+        if (slice < 0) combine<0, false, false>(block, before, slice, own, total, other, bench, at);
+        else if (lattice[slice].corners != 6) combine<0, false, true>(block, before, slice, own, total, other, bench, at);
         else if (other) combine<6, false, true>(block, before, slice, own, total, other, bench, at);
         else if (total || !inside) combine<6, false, false>(block, before, slice, own, total, other, bench, at);
         else combine<6, true, false>(block, before, slice, own, false, other, bench, at);
@@ -476,7 +478,7 @@ template <typename T, int NV> struct Fused {
         const bool keeping = a.reach;
         constexpr int e = (NV - 1) * W;
         T most = 0;
-        Vec<T> of_sliced{}, of_summed{};
+        Vec<T> of_sliced{}, of_summed{}, of_shift[2] = {};
         for (std::int64_t q = 0; q < block.pixels; ++q, index += corners, weight += corners) {
             const bool inside = Plain || block.first + q + overhang < a.n;
             Vec<T> v[NV] = {};
@@ -484,12 +486,17 @@ template <typename T, int NV> struct Fused {
                 const T* const row = values + index[m] * kRow;
                 for (int k = 0; k < NV; ++k) v[k] += weight[m] * load(row + k * W);
             }
-            if (Sloped && other)
+            if (Sloped && other) {
+                Vec<T> of_diagonal{};
                 for (int k = 0; k < NV; ++k) {
                     const Vec<T> z = load(other + q * kRow + k * W);
                     of_sliced += z * v[k];
                     of_summed += z * load(y + k * W);
+                    of_diagonal += z * (k + 1 < NV || inside ? load(x + k * W) : load_part(x + e, channels - e));
                 }
+                for (int c = 0; c < a.terms; ++c)
+                    if (a.term[c].shift) of_shift[c] += a.term[c].shift[block.first + q] * of_diagonal;
+            }
             // The next block's, which the processor does not see coming: what is read between two blocks is elsewhere.
             ahead(x + kPixels * channels);
             if (u) ahead(u + kPixels * channels);
@@ -524,8 +531,10 @@ template <typename T, int NV> struct Fused {
             y += kRow;
         }
         bench.all = most > bench.all ? most : bench.all;
-        if (Sloped && other && slice >= 0) add_slope(slice, of_sliced, bench);
-        if (Sloped && other && before.term >= 0) add_slope(before.term, of_summed, bench);
+        if (!Sloped || !other) return;
+        add_slope(slice, of_sliced, bench);
+        if (before.term >= 0) add_slope(before.term, of_summed, bench);
+        for (int c = 0; c < a.terms; ++c) add_slope(c, of_shift[c], bench);
     }
 
     // The Potts terms but for one of them and for their diagonals, which go into `own`; in `sum`, or where the only one
@@ -541,9 +550,11 @@ template <typename T, int NV> struct Fused {
             ++count;
             only = c;
         }
-        if (count == 1 && a.term[only].grid.axes) {
-            for (std::int64_t q = 0; q < block.pixels;)
-                q += read_grid(only, block.first + q, block.pixels - q, sum + q * kRow, bench);
+        if (count == 1 && !other) {
+            if (!a.term[only].grid.axes) kernel<false>(only, block, T(1), sum, nullptr, bench);
+            else
+                for (std::int64_t q = 0; q < block.pixels;)
+                    q += read_grid(only, block.first + q, block.pixels - q, sum + q * kRow, bench);
             return {sum, a.term[only].potts, only};
         }
         bool begun = false;
@@ -558,7 +569,7 @@ template <typename T, int NV> struct Fused {
     }
 
     void gradient_all(const Block& block, const T* others, Bench& bench, T* rows) const {
-        alignas(64) T here[kPixels * kRow], against[kPixels * kRow] = {}, potts[kPixels * kRow];
+        alignas(64) T here[kPixels * kRow], against[kPixels * kRow], potts[kPixels * kRow];
         T own[kPixels] = {};
         read(x, block, here);
         std::memset(rows, 0, block.pixels * kRow * sizeof(T));
@@ -566,15 +577,11 @@ template <typename T, int NV> struct Fused {
             if (a.term[c].matrix) add_matrix(c, block, here, others, rows, bench);
         if (bench.slopes) against_the_others(block, others, against);
         const Sum<T> before = add_potts(block, potts, own, bench.slopes ? against : nullptr, -1, bench);
-        Vec<T> dots{};
         for_pixels(block, [&](std::int64_t i, std::int64_t q) {
             Vec<T> u[NV] = {}, v[NV];
             if (a.unary && move.unary != T(0)) labels(a.unary, i, u);
             for (int k = 0; k < NV; ++k)
                 v[k] = before.weight * load(before.rows + q * kRow + k * W) + own[q] * load(here + q * kRow + k * W);
-            if (bench.slopes && before.term >= 0)
-                for (int k = 0; k < NV; ++k)
-                    dots += load(against + q * kRow + k * W) * load(before.rows + q * kRow + k * W);
             v[NV - 1] = within(v[NV - 1]);
             const T sum = total(v);
             for (int k = 0; k < NV; ++k) {
@@ -583,7 +590,6 @@ template <typename T, int NV> struct Fused {
                 store(at, k + 1 < NV ? v[k] : mask != T(0) ? v[k] : nowhere);
             }
         });
-        if (bench.slopes && before.term >= 0) add_slope(before.term, dots, bench);
     }
 
     void read(const T* array, const Block& block, T* __restrict rows) const {
