@@ -11,7 +11,6 @@
 #include "vectors.hpp"
 
 #include <cstring>
-#include <type_traits>
 
 namespace fwcrf::FWCRF_ISA {
 
@@ -60,12 +59,12 @@ static inline void band_rows(const Band<T>& b, std::int64_t group, const T* row,
         together<T, 2>(b, group, row + e, stride, target + e, apart, rows_of(b, group));
 }
 
-// A band of the last axis, whose rows go one by one: row j of the target is the sum of `Width` short rows of the source.
-// With `Full`, these are whole vectors.
-template <typename T, int NV, int Width, bool Full>
-static inline void band_short(const Band<T>& b, Range rows, std::int64_t given, const T* source, T* target, std::int64_t apart) {
+// A band of the last axis, whose rows go one by one: row j of the target is a sum of `Width` short rows of the source.
+template <typename T, int NV, int Width>
+static inline void band_short(const Band<T>& b, Range rows, std::int64_t inner, const T* source, T* target,
+                              std::int64_t apart) {
     constexpr int W = kLanes<T>;
-    const std::int64_t width = Width ? Width : b.width, inner = Full ? NV * W : given;
+    const std::int64_t width = Width ? Width : b.width;
     const T* weight = b.weight + rows.begin * width;
     for (std::int64_t j = rows.begin; j < rows.end; ++j, weight += width, target += apart) {
         const T* row = source + b.first[j] * inner;
@@ -79,22 +78,19 @@ static inline void band_short(const Band<T>& b, Range rows, std::int64_t given, 
     }
 }
 template <typename T, int NV>
-static void band_short(const Band<T>& b, Range rows, std::int64_t inner, const T* source, T* target, std::int64_t apart) {
-    const auto wide = [&](auto known) {
-        constexpr int width = decltype(known)::value;
-        if (inner == NV * kLanes<T>) band_short<T, NV, width, true>(b, rows, inner, source, target, apart);
-        else band_short<T, NV, width, false>(b, rows, inner, source, target, apart);
-    };
+static void band_short(const Band<T>& b, Range rows, std::int64_t inner, const T* source, T* target,
+                       std::int64_t apart) {
     switch (b.width) {  // those of smooth kernels
-    case 6: return wide(std::integral_constant<int, 6>{});
-    case 11: return wide(std::integral_constant<int, 11>{});
-    case 12: return wide(std::integral_constant<int, 12>{});
-    default: return wide(std::integral_constant<int, 0>{});
+    case 6: return band_short<T, NV, 6>(b, rows, inner, source, target, apart);
+    case 11: return band_short<T, NV, 11>(b, rows, inner, source, target, apart);
+    case 12: return band_short<T, NV, 12>(b, rows, inner, source, target, apart);
+    default: return band_short<T, NV, 0>(b, rows, inner, source, target, apart);
     }
 }
 // Of some rows; both arrays may be read and written as for `band`.
 template <typename T>
-static void band_last(const Band<T>& b, Range rows, std::int64_t inner, const T* source, T* target, std::int64_t apart) {
+static void band_last(const Band<T>& b, Range rows, std::int64_t inner, const T* source, T* target,
+                      std::int64_t apart) {
     constexpr int W = kLanes<T>;
     if (inner <= W) band_short<T, 1>(b, rows, inner, source, target, apart);
     else if (inner <= 2 * W) band_short<T, 2>(b, rows, inner, source, target, apart);
@@ -224,8 +220,8 @@ template <typename T> struct Filtered {
         }
     }
 
-    // Row r of the answer but for the last axis, on whose coarse grid it is left; in memory of this thread, until it asks
-    // for another.
+    // Row r of the answer but for the last axis, on whose coarse grid it is left; in memory of this thread, until it
+    // asks for another.
     const T* row(std::int64_t r, int thread) const {
         constexpr std::int64_t W = kLanes<T>;
         const Band<T>& up = grid->up[0];

@@ -115,8 +115,9 @@ template <typename T> struct Band {
     std::int64_t groups(std::int64_t together = kTogether) const { return (rows + together - 1) / together; }
 };
 
-// K_1 (x) K_2 (x) ... over the axes of a grid, each as K_a = up_a middle_a down_a. Four rows of a band go together, which
-// reads long rows less often; but those of the last of several axes, whose entries are short, and of the first `up`, go one by one.
+// K_1 (x) K_2 (x) ... over the axes of a grid, each as K_a = up_a middle_a down_a. Four rows of a band go together,
+// which reads long rows less often; but those of the last of several axes, whose entries are short, and of the first
+// `up`, go one by one.
 constexpr int kMaxAxes = 8;
 template <typename T> struct Grid {
     int axes;

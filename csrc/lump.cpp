@@ -7,8 +7,8 @@
 
 namespace fwcrf::FWCRF_ISA {
 
-// The vectors of a row, and for each of their labels whether it is one of those that are not kept: 1 and 0, or 0 and -inf.
-// A label that is in two vectors counts in the first.
+// The vectors of a row, and for each of their labels whether it is one of those that are not kept: 1 and 0, or 0 and
+// -inf. A label that is in two vectors counts in the first.
 template <typename T> struct Others {
     static constexpr int W = kLanes<T>;
     const Row<T> row;
@@ -65,7 +65,8 @@ template <typename T> static void lump(const LumpArgs<T>& a) {
         for (int r = 0; r < W; ++r) {
             Vec<T> sum{};
             others.each([&](std::int64_t at, std::int64_t place) {
-                const Vec<T> above = multiply_add<T>(scale, load(u + r * a.labels + at), load(others.bias + place) - level[r]);
+                const Vec<T> bias = load(others.bias + place) - level[r];
+                const Vec<T> above = multiply_add<T>(scale, load(u + r * a.labels + at), bias);
                 // A label that is kept may have any energy.
                 sum += exp<T>(smaller<T>(above, Vec<T>{})) * load(others.part + place);
             });

@@ -60,7 +60,8 @@ template <typename T> static void spans(const SpanArgs<T>& a) {
     const std::int64_t each = (a.labels + 15) / 16 * 16;
     thread_local Scratch scratch;
     T* const memory = scratch.get<T>(2 * each * a.threads);
-    for (std::int64_t s = 0; s < 2 * each * a.threads; ++s) memory[s] = s / each % 2 ? T(0) : static_cast<T>(__builtin_inf());
+    for (std::int64_t s = 0; s < 2 * each * a.threads; ++s)
+        memory[s] = s / each % 2 ? T(0) : static_cast<T>(__builtin_inf());
 #ifdef _OPENMP
 #pragma omp parallel for schedule(static) num_threads(a.threads)
 #endif

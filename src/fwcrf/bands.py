@@ -74,7 +74,9 @@ def _made(size: int, together: int, up_together: int, dtype: torch.dtype, *axis:
     g = _coarse(sigma, spacing)
     G = torch.where(apart < len(g), g[apart.clamp(max=len(g) - 1)], 0)
     down, up = (right[:, None].double() * w).mT, left[:, None].double() * w
-    return Factors(band(down.to(dtype), together), band(G.to(dtype), together), band(up.to(dtype), up_together))
+    return Factors(
+        band(down.to(dtype), together), band(G.to(dtype), together), band(up.to(dtype), up_together)
+    )
 
 
 def _window(distance: Tensor, spacing: int) -> Tensor:

@@ -43,7 +43,8 @@ class Inference:
         """Whether a native engine can take all steps together, however many labels there are."""
         solver = solvers.get(self.solver) if isinstance(self.solver, str) else self.solver
         moves = getattr(solver, "moves", lambda _: None)(self.num_steps)
-        return isinstance(self.compatibility, int | float) and moves is not None and not any(m.has_dual for m in moves)
+        potts = isinstance(self.compatibility, int | float)
+        return potts and moves is not None and not any(m.has_dual for m in moves)
 
     def __call__(
         self,

@@ -145,8 +145,8 @@ def refine(
         # New arrays are made now, in the memory that the work has left.
         answers = answers or _answers(out, scores, grid, channel_axis, return_probabilities)
         labels, likely = answers
-        at_once = found is None and likely is not None and not scores.single
-        if not (at_once and likely.write_with_largest(images, part.core, x, labels)):
+        together = likely if found is None and not scores.single else None
+        if together is None or not together.write_with_largest(images, part.core, x, labels):
             labels.write(images, part.core, nearest(x) if found is None else found)
             if likely is not None:
                 likely.write(images, part.core, scores.given(x))

@@ -36,9 +36,10 @@ def start(logits: Tensor) -> Start | None:
     given = logits.detach().contiguous().view(-1, *logits.shape[-2:])
     shape = (*logits.shape[:-2], logits.shape[-1], logits.shape[-2])
     unary, x = empty(shape, logits.dtype), empty(shape, logits.dtype)
-    flat = (t.view(-1, *shape[-2:]) for t in (unary, x))
+    flat_unary, flat_x = (t.view(-1, *shape[-2:]) for t in (unary, x))
     # About eight operations per entry.
-    return Start(unary, x) if _core.start(given, *flat, threads_for(8 * x.numel())) else None
+    finite = _core.start(given, flat_unary, flat_x, threads_for(8 * x.numel()))
+    return Start(unary, x) if finite else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -217,7 +217,6 @@ class Lattice(Operator):
         shift = shift.expand(self.index.shape[:-1])
         return replace(self, shift=shift if self.shift is None else self.shift + shift)
 
-
     def _without(self, diagonal: Tensor) -> Operator:
         # Whatever was added to the diagonal goes as well.
         return replace(self, shift=-self._diagonal[0]) if self._diagonal else super()._without(diagonal)
