@@ -10,6 +10,7 @@ import re
 import pytest
 import torch
 
+from fwcrf.evaluation import Confusion
 from fwcrf.experiments import Finding, Outcome, images
 from fwcrf.experiments.accuracy import accuracy, of_runs
 from fwcrf.experiments.curves import Curve, mean_energies, paper
@@ -59,6 +60,35 @@ def test_a_run_sees_what_the_solver_does(made):
     assert seen.first == 0
     counted = int((picture.truth != 255).sum())
     assert [int(seen.confusion(place, 3).sum()) for place in range(3)] == [counted] * 3
+    counts = Confusion(3)
+    counts.update(x.argmax(-1).view_as(picture.truth), picture.truth)
+    assert torch.equal(seen.confusion(2, 3), counts.matrix)
+
+
+def test_a_labelling_is_looked_at_once(made, monkeypatch):
+    picture = images.load(made / "voc2012", "image1", every=2)
+    problem = PAPER.problem(picture, every=2)
+    view, count, of_labels = View(problem, picture.truth, 255), [], type(problem).of_labels
+
+    def counted(self, labellings):
+        count.append(len(labellings))
+        return of_labels(self, labellings)
+
+    monkeypatch.setattr(type(problem), "of_labels", counted)
+    steps = (0, 1, 2, 3)
+    one, other = (carry_out(Run(*run, steps=steps), view) for run in (("mf",), ("efw", 1.0)))
+    assert one == other and 0 < sum(count) <= 4 and count[-1] == 0
+    third = carry_out(Run("l2fw", 1.0, steps=steps), view)
+    assert third == carry_out(Run("l2fw", 1.0, steps=steps), View(problem, picture.truth, 255))
+
+
+def test_a_true_label_that_is_no_class_is_refused(made):
+    picture = images.load(made / "voc2012", "image1", every=2)
+    truth = picture.truth.clone()
+    truth[0, 0] = 3
+    view = View(PAPER.problem(picture, every=2), truth, 255)
+    with pytest.raises(ValueError, match="a true label is 0 or 3"):
+        carry_out(Run("mf", steps=(0,)), view)
 
 
 def test_mean_energies_are_relative_to_the_start():

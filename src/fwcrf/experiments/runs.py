@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -93,6 +94,7 @@ class View:
     problem: Problem
     truth: Tensor
     ignore_index: int
+    _known: dict[bytes, Look] = field(default_factory=dict)
 
     @cached_property
     def start(self) -> Look:
@@ -100,16 +102,30 @@ class View:
         return self.looks({0: nearest(softmax(self.problem.unary, -1.0))})[0]
 
     def looks(self, labels: Mapping[int, Tensor]) -> dict[int, Look]:
-        """At the labels after some steps."""
+        """At the labels after some steps, each labelling once: steps and solvers often lead to the same."""
+        keys = {k: _digest(x) for k, x in labels.items()}
+        new = {keys[k]: x for k, x in labels.items() if keys[k] not in self._known}
+        for (key, x), energy in zip(new.items(), self.problem.of_labels(list(new.values())), strict=True):
+            self._known[key] = Look(energy, self._counts(x))
         apart = {k: int((x != self.problem.straight).sum()) if k == 1 else 0 for k, x in labels.items()}
-        energies = self.problem.of_labels(list(labels.values()))
-        return {k: Look(e, self._counts(labels[k]), apart[k]) for k, e in zip(labels, energies, strict=True)}
+        return {k: self._known[key]._replace(apart=apart[k]) for k, key in keys.items()}
 
     def _counts(self, labels: Tensor) -> list[list[int]]:
-        confusion = Confusion(self.problem.unary.shape[-1], self.ignore_index)
-        confusion.update(labels.view_as(self.truth), self.truth)
-        where = confusion.matrix.nonzero()
-        return torch.cat([where, confusion.matrix[tuple(where.T)][:, None]], 1).tolist()
+        L = self.problem.unary.shape[-1]
+        found = torch.bincount(self._rows + labels, minlength=L * L)[: L * L].view(L, L)
+        where = found.nonzero()
+        return torch.cat([where, found[tuple(where.T)][:, None]], 1).tolist()
+
+    @cached_property
+    def _rows(self) -> Tensor:
+        """Where the counts of each pixel's class begin; those of pixels that do not count come last."""
+        L, truth = self.problem.unary.shape[-1], self.truth.flatten().long()
+        Confusion(L, self.ignore_index).update(torch.zeros_like(truth), truth)  # refuses what is no class
+        return L * truth.masked_fill(truth == self.ignore_index, L)
+
+
+def _digest(labels: Tensor) -> bytes:
+    return hashlib.blake2b(labels.to(torch.int16).numpy().tobytes(), digest_size=16).digest()
 
 
 @torch.no_grad()
