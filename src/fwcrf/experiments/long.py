@@ -17,7 +17,7 @@ STEPS = (0, 1, 2, 3, 4, 5, 7, *range(10, 101, 5))
 
 
 def run(setup: Setup) -> Outcome:
-    names = images.spread(images.halves(setup.voc)[1], min(10, setup.for_energies))
+    names = images.spread(images.halves(setup.voc)[1], min(16, setup.for_energies))
     runs = [replace(r, steps=STEPS) for r in (*FRANK_WOLFE, *OTHERS)]
     seen = measure(setup, names, runs)
     means = {r: dict(zip(STEPS, mean_energies(seen[r]), strict=True)) for r in runs}
