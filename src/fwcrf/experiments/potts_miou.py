@@ -27,7 +27,7 @@ METHODS = (
 )
 # With the paper's weight: these steps are among those of ``energy``.
 BEYOND = tuple(replace(r, steps=STEPS) for r in energy.BEYOND)
-COSTLY = tuple(replace(r, steps=(0, min(10, r.steps[-1]))) for r in energy.COSTLY)
+COSTLY = tuple(replace(r, steps=(0, 10)) for r in energy.COSTLY)
 # With the paper's bandwidths, and with narrower ones.
 CANDIDATES = (
     PAPER,
