@@ -393,8 +393,8 @@ template <typename T> void largest_columns(In<T, 2> x, Out<std::int64_t, 1> out,
 // The terms of a dense model for one image or a batch; they are added one by one and hold on to their arrays.
 template <typename T> class Model {
   public:
-    // Where the groups of rows of a band start, and their weights: see Band.
-    using Given = std::pair<In<std::int32_t, 1>, In<T, 3>>;
+    // Where the rows of a band start, and their weights: see Band.
+    using Given = std::pair<In<std::int32_t, 1>, In<T, 2>>;
 
     // Tables of one lattice for all images: index, splat and slice are (images, n, corners).
     void add_lattice(In<std::int32_t, 3> index, In<T, 3> splat, In<T, 3> slice, In<std::int32_t, 3> neighbors,
@@ -432,15 +432,16 @@ template <typename T> class Model {
                   std::optional<In<T, 2>> shift) {
         const std::size_t axes = sizes.size();
         require(axes >= 1 && axes <= kMaxAxes, "1 to 8 axes");
+        require(sizes_.empty() || sizes_ == sizes, "grids of one shape");
+        sizes_ = sizes;
         require(down.size() == axes && middle.size() == axes && up.size() == axes && between.size() == axes, "bands");
         Grid<T> grid{};
         grid.axes = static_cast<int>(axes);
         std::size_t n = 1;
         for (std::size_t a = 0; a < axes; ++a) {
-            const std::int64_t together = a && a + 1 == axes ? 1 : kTogether;
-            grid.down[a] = band(down[a], between[a], sizes[a], together);
-            if (middle[a]) grid.middle[a] = band(*middle[a], between[a], between[a], together);
-            grid.up[a] = band(up[a], sizes[a], between[a], a ? together : 1);
+            grid.down[a] = band(down[a], between[a], sizes[a]);
+            if (middle[a]) grid.middle[a] = band(*middle[a], between[a], between[a]);
+            grid.up[a] = band(up[a], sizes[a], between[a]);
             n *= static_cast<std::size_t>(sizes[a]);
         }
         const std::size_t images = shift ? shift->shape(0) : 1;
@@ -564,21 +565,23 @@ template <typename T> class Model {
         l.vertices = vertices;
     }
 
-    Band<T> band(const Given& given, std::int64_t rows, std::int64_t columns, std::int64_t together) {
+    Band<T> band(const Given& given, std::int64_t rows, std::int64_t columns) {
         const auto& [first, weight] = given;
-        const auto width = static_cast<std::int64_t>(weight.shape(1)), groups = static_cast<std::int64_t>(first.shape(0));
-        const Band<T> made{rows, columns, width, first.data(), weight.data()};
+        const auto width = static_cast<std::int64_t>(weight.shape(1));
         require(rows >= 1 && columns >= 1 && width >= 1, "bands");
-        require(groups == made.groups(together) && static_cast<std::int64_t>(weight.shape(0)) == groups &&
-                    static_cast<std::int64_t>(weight.shape(2)) == together, "a start per group of rows of a band");
-        for (std::int64_t j = 0; j < groups; ++j)
+        require(static_cast<std::int64_t>(first.shape(0)) == rows && static_cast<std::int64_t>(weight.shape(0)) == rows,
+                "as many rows as a band has");
+        for (std::int64_t j = 0; j < rows; ++j) {
             require(first.data()[j] >= 0 && first.data()[j] + width <= columns, "bands stay inside");
-        return made;
+            require(j == 0 || first.data()[j] >= first.data()[j - 1], "rows of a band follow each other");
+        }
+        return {rows, columns, width, first.data(), weight.data()};
     }
 
     template <typename... Objects> void keep(Objects&&... objects) { (kept_.push_back(objects), ...); }
 
     std::size_t n_ = 0, count_ = 0;
+    std::vector<std::int64_t> sizes_;          // of the grids
     std::vector<std::vector<Term<T>>> terms_;  // per image, or one for all
     std::list<std::vector<std::int32_t>> tables_;
     std::vector<nb::object> kept_;

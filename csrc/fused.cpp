@@ -2,7 +2,7 @@
 //
 // First all terms gather x: lattices by splat and blur, grids by filtering onto fewer rows. Then each
 // block of pixels reads its share of every term while it is in the first-level cache, combines them over
-// the labels, goes through the oracle of a solver's step, and is written once; on the way it is splatted for the
+// the labels, goes through the oracle of a solver's step, and is written once; on the way it is scattered for the
 // next step.
 #include "fused_pass.hpp"
 #include "panels.hpp"
@@ -17,7 +17,7 @@ template <typename T, int NV> static bool fused(const FusedArgs<T>& a, Scratch& 
     double* const slopes = a.slopes ? partial.get<double>(each * a.threads) : nullptr;
     bool bad = false;
     if (slopes) std::memset(slopes, 0, each * a.threads * sizeof(double));
-    int splatted = 0;  // by so many threads, in the step before
+    int scattered = 0;  // by so many threads, in the step before
     for (int step = 0; step < a.steps; ++step) {
         Barrier barrier;
         int threads = 1;
@@ -27,12 +27,20 @@ template <typename T, int NV> static bool fused(const FusedArgs<T>& a, Scratch& 
 #endif
         {
             const Team team = this_team();
+            auto bench = model.terms.bench(team, slopes ? slopes + team.thread * each : nullptr);
             if (team.thread == 0) threads = team.threads;
-            bad = !model.fill(team, splatted == team.threads);
+            if (scattered != team.threads) {
+                auto first = bench;
+                bad = !model.terms.scatter(model.x, first, barrier);
+            }
             barrier.wait(team.threads);
-            note(a, model.answer(team, slopes ? slopes + team.thread * each : nullptr));
+            model.terms.filter(team);
+            barrier.wait(team.threads);
+            note(a, model.answer(bench));
+            barrier.wait(team.threads);
+            if (model.carry) model.terms.complete(bench);
         }
-        splatted = model.carry ? threads : 0;
+        scattered = model.carry ? threads : 0;
     }
     if (slopes) {
         for (std::int64_t r = 0; r < a.terms * a.channels; ++r)

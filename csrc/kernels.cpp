@@ -28,7 +28,7 @@ static bool filter_panel(const FilterArgs<T>& a, std::int64_t first, std::int64_
     {
         const Team team = this_team();
         bad = !lattice.fill(pass, team);
-        pass.slice(share(a.n, team.thread, team.threads), lattice.result(a));
+        pass.slice(share(a.n, team.thread, team.threads), lattice.result());
     }
     return !bad;
 }
@@ -146,7 +146,7 @@ template <typename T, int NV, int C> static void corner_panel(const FilterArgs<T
     {
         const Team team = this_team();
         lattice.fill(pass, team);
-        const T* const values = lattice.result(a);
+        const T* const values = lattice.result();
         const int corners = C ? C : a.corners;
         const Range mine = share(a.n, team.thread, team.threads);
         for (std::int64_t i = mine.begin; i < mine.end; ++i) {

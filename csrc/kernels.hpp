@@ -105,19 +105,15 @@ template <typename T> struct AxisArgs {
     int threads;
 };
 
-// A banded matrix. So many rows at a time, `together`, share `width` columns, from first[j / together] on; weights of
-// rows past the end are zero.
-constexpr int kTogether = 4;
+// A banded matrix: row j has `width` entries, from column first[j] on, and zeros elsewhere. No row begins before the one
+// above it.
 template <typename T> struct Band {
     std::int64_t rows, columns, width;  // width 0: there is no matrix
-    const std::int32_t* first;          // (groups)
-    const T* weight;                    // (groups, width, together)
-    std::int64_t groups(std::int64_t together = kTogether) const { return (rows + together - 1) / together; }
+    const std::int32_t* first;          // (rows)
+    const T* weight;                    // (rows, width)
 };
 
-// K_1 (x) K_2 (x) ... over the axes of a grid, each as K_a = up_a middle_a down_a. Four rows of a band go together,
-// which reads long rows less often; but those of the last of several axes, whose entries are short, and of the first
-// `up`, go one by one.
+// K_1 (x) K_2 (x) ... over the axes of a grid, each as K_a = up_a middle_a down_a.
 constexpr int kMaxAxes = 8;
 template <typename T> struct Grid {
     int axes;
@@ -175,6 +171,7 @@ template <typename T> struct FusedArgs {
     int threads;
     Reach<T>* reach = nullptr;       // raised by what comes up, if every term is Potts
     bool plain = false;              // a Potts term answers with its weight times y_c, not with what other labels get of it
+    std::int64_t stride = 0;         // from pixel to pixel of the arrays, if that is more than `channels`
 };
 
 // Maps of the rows of an array, each to its own simplex, and their derivatives.

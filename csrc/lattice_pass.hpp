@@ -71,36 +71,6 @@ template <typename T, int NV, int C, int G> struct Pass {
         }
     }
 
-    // One vector at `at` of the row of v, blurred along the axis of `pair`.
-    inline Vec<T> blurred(const T* source, std::int64_t v, const std::int32_t* pair,
-                          std::int64_t at) const {
-        const T* column = source + at;
-        return load(column + v * stride()) +
-               a.tap * (load(column + pair[0] * stride()) + load(column + pair[1] * stride()));
-    }
-
-    void blur(Range range, int axis, const T* __restrict source, T* __restrict target) const {
-        const std::int32_t* pairs = a.neighbors + axis * a.vertices * 2;
-        for (std::int64_t v = range.begin; v < range.end; ++v)
-            for (std::int64_t group = 0; group < stride(); group += kGroup)
-                for (int k = 0; k < kGroup; k += W)
-                    store(target + v * stride() + group + k, blurred(source, v, pairs + 2 * v, group + k));
-    }
-
-    // The last axis of both orders, their mean, and the share of the unblurred values.
-    void blur_last(Range range, const T* __restrict forward, const T* __restrict reverse,
-                   const T* __restrict splatted, T* __restrict target) const {
-        const std::int32_t* last = a.neighbors + (a.corners - 1) * a.vertices * 2;
-        for (std::int64_t v = range.begin; v < range.end; ++v)
-            for (std::int64_t group = 0; group < stride(); group += kGroup)
-                for (int k = 0; k < kGroup; k += W) {
-                    const Vec<T> sum = blurred(forward, v, last + 2 * v, group + k) +
-                                       blurred(reverse, v, a.neighbors + 2 * v, group + k);
-                    const std::int64_t at = v * stride() + group + k;
-                    store(target + at, T(0.5) * sum + a.identity * load(splatted + at));
-                }
-    }
-
     void slice(Range range, const T* __restrict values) const {
         const int corners = C ? C : a.corners;
         const std::int64_t safe = range.end - overhang(), safe_read = a.n - overhang();
@@ -155,9 +125,14 @@ static inline Team this_team() {
 }
 
 // The blurred values of a lattice: every thread of a region calls `fill`, or `splat` and then `blur`.
+//
+// Rows are blurred a vector of each at a time, along all axes, in planes that hold just these: what is read and written
+// between two axes then stays in the second-level cache.
 template <typename T> struct Blurred {
+    static constexpr int W = kLanes<T>, kPlanes = 3;
+
     T* base;  // as many values as `plan` says
-    std::int64_t stride, size;
+    std::int64_t stride, size, plane;
     int splatters;  // threads that splat, each into a lattice of its own
     Barrier barrier;
 
@@ -165,18 +140,16 @@ template <typename T> struct Blurred {
     std::int64_t plan(const FilterArgs<T>& a, std::int64_t width) {
         stride = width;
         size = (a.vertices + 1) * stride;  // the last row stays zero: the absent neighbour
+        plane = (a.vertices + 1) * W;
         // Private lattices pay while they are small beside the image.
         const std::int64_t fit = a.n / (a.vertices + 1) + 1;
         splatters = static_cast<int>(fit < a.threads ? fit : a.threads);
-        return (4 + splatters) * size;
+        return (1 + splatters) * size + kPlanes * plane;
     }
 
-    T* work(int buffer) const { return base + buffer * size; }
-    T* own(int thread) const { return base + (4 + thread) * size; }
-    const T* result(const FilterArgs<T>& a) const {
-        if (a.order == BlurOrder::symmetric || a.identity == T(0)) return work((a.corners - 1) & 1);
-        return work(2);
-    }
+    const T* result() const { return base; }
+    T* own(int thread) const { return base + (1 + thread) * size; }
+    T* work(int number) const { return base + (1 + splatters) * size + number * plane; }
 
     // Another runtime setting may give fewer threads than asked for.
     int active(int threads) const { return splatters < threads ? splatters : threads; }
@@ -190,61 +163,89 @@ template <typename T> struct Blurred {
 
     template <typename P> bool fill(const P& pass, Team team) {
         if (T* mine = cleared(team)) pass.splat(share(pass.a.n, team.thread, active(team.threads)), mine);
-        return blur(pass, team);
+        return blur(pass.a, team);
     }
 
     // False if this thread met a value that was not finite: it shows in the lattice, which is smaller
     // than the image.
-    template <typename P> bool blur(const P& pass, Team team) {
-        const FilterArgs<T>& a = pass.a;
-        const auto [thread, threads] = team;
-        T* const splatted = own(0);
-        const Range vertices = share(a.vertices, thread, threads);
-        barrier.wait(threads);
-        Vec<T> nothing{};  // 0 * v is not a number unless v is finite
-        for (std::int64_t i = vertices.begin * stride; i < vertices.end * stride; i += P::W) {
-            Vec<T> sum = load(splatted + i);
-            if (active(threads) > 1) {
-                for (int t = 1; t < active(threads); ++t) sum += load(own(t) + i);
-                store(splatted + i, sum);
+    bool blur(const FilterArgs<T>& a, Team team) {
+        const Range mine = share(a.vertices, team.thread, team.threads);
+        for (int number = 0; number < kPlanes && team.thread == 0; ++number)
+            std::memset(work(number) + a.vertices * W, 0, W * sizeof(T));
+        barrier.wait(team.threads);
+        const bool finite = add_up(mine, active(team.threads));
+        barrier.wait(team.threads);
+        const int free = a.corners % 2 ? 0 : 1;  // the plane that is not the one forward ends in
+        for (std::int64_t at = 0; at < stride; at += W) {
+            const Column splatted{own(0) + at, stride}, target{base + at, stride};
+            if (a.order == BlurOrder::symmetric) {
+                const Column forward = all_but_last(a, mine, team, splatted, 1, 0, 1);
+                const Column reverse = all_but_last(a, mine, team, splatted, -1, 2, free);
+                both_last(a, mine, forward, reverse, splatted, target);
+            } else {
+                const int way = a.order == BlurOrder::forward ? 1 : -1;
+                last(a, mine, all_but_last(a, mine, team, splatted, way, 0, 1), way, splatted, target);
             }
-            nothing += sum * T(0);
+            if (at + W < stride) barrier.wait(team.threads);  // the planes are needed again
+        }
+        barrier.wait(team.threads);
+        return finite;
+    }
+
+  private:
+    // A vector of each vertex.
+    struct Column {
+        T* values;
+        std::int64_t apart;
+        inline T* at(std::int64_t v) const { return values + v * apart; }
+    };
+
+    // What all threads have splatted.
+    bool add_up(Range vertices, int threads) const {
+        Vec<T> nothing[2] = {};  // 0 * v is not a number unless v is finite
+        T* const splatted = own(0);
+        for (std::int64_t i = vertices.begin * stride, k = 0; i < vertices.end * stride; i += W, k ^= 1) {
+            Vec<T> sum = load(splatted + i);
+            for (int t = 1; t < threads; ++t) sum += load(own(t) + i);
+            if (threads > 1) store(splatted + i, sum);
+            nothing[k] += sum * T(0);
         }
         bool finite = true;
-        for (int l = 0; l < P::W; ++l) finite = finite && nothing[l] == T(0);
-        if (thread == 0) {
-            for (int buffer = 0; buffer < 4; ++buffer)
-                std::memset(work(buffer) + a.vertices * stride, 0, stride * sizeof(T));
-        }
-        barrier.wait(threads);
-        if (a.order == BlurOrder::symmetric) {
-            const T* forward = splatted;
-            const T* reverse = splatted;
-            for (int j = 0; j + 1 < a.corners; ++j) {
-                T* f = work(j & 1);
-                T* r = work(2 + (j & 1));
-                pass.blur(vertices, j, forward, f);
-                pass.blur(vertices, a.corners - 1 - j, reverse, r);
-                barrier.wait(threads);
-                forward = f;
-                reverse = r;
-            }
-            pass.blur_last(vertices, forward, reverse, splatted, work((a.corners - 1) & 1));
-        } else {
-            const T* source = splatted;
-            for (int j = 0; j < a.corners; ++j) {
-                const int axis = a.order == BlurOrder::forward ? j : a.corners - 1 - j;
-                pass.blur(vertices, axis, source, work(j & 1));
-                barrier.wait(threads);
-                source = work(j & 1);
-            }
-            if (a.identity != T(0)) {
-                for (std::int64_t i = vertices.begin * stride; i < vertices.end * stride; i += P::W)
-                    store(work(2) + i, load(source + i) + a.identity * load(splatted + i));
-            }
-        }
-        barrier.wait(threads);
+        for (int l = 0; l < W; ++l) finite = finite && nothing[0][l] + nothing[1][l] == T(0);
         return finite;
+    }
+
+    static int axis(const FilterArgs<T>& a, int number, int way) { return way > 0 ? number : a.corners - 1 - number; }
+    static inline Vec<T> blurred(const FilterArgs<T>& a, int axis, Column source, std::int64_t v) {
+        const std::int32_t* const pair = a.neighbors + (axis * a.vertices + v) * 2;
+        return load(source.at(v)) + a.tap * (load(source.at(pair[0])) + load(source.at(pair[1])));
+    }
+
+    // Along the axes one way, to and fro between two planes.
+    Column all_but_last(const FilterArgs<T>& a, Range vertices, Team team, Column source, int way, int one, int other) {
+        for (int j = 0; j + 1 < a.corners; ++j) {
+            const Column target{work(j % 2 ? other : one), W};
+            const int along = axis(a, j, way);
+            for (std::int64_t v = vertices.begin; v < vertices.end; ++v)
+                store(target.at(v), blurred(a, along, source, v));
+            barrier.wait(team.threads);
+            source = target;
+        }
+        return source;
+    }
+
+    // The last axis of both ways, their mean, and the share of the unblurred values.
+    static void both_last(const FilterArgs<T>& a, Range vertices, Column forward, Column reverse, Column splatted,
+                          Column target) {
+        for (std::int64_t v = vertices.begin; v < vertices.end; ++v) {
+            const Vec<T> sum = blurred(a, a.corners - 1, forward, v) + blurred(a, 0, reverse, v);
+            store(target.at(v), T(0.5) * sum + a.identity * load(splatted.at(v)));
+        }
+    }
+    static void last(const FilterArgs<T>& a, Range vertices, Column source, int way, Column splatted, Column target) {
+        const int along = axis(a, a.corners - 1, way);
+        for (std::int64_t v = vertices.begin; v < vertices.end; ++v)
+            store(target.at(v), blurred(a, along, source, v) + a.identity * load(splatted.at(v)));
     }
 };
 

@@ -23,9 +23,29 @@ template <typename T> using Mask = decltype(Vec<T>{} > Vec<T>{});
 
 template <typename T> static inline Vec<T> fill(T value) { return Vec<T>{} + value; }
 
-// Where one of them is not a number: the second.
-template <typename T> static inline Vec<T> larger(Vec<T> a, Vec<T> b) { return a > b ? a : b; }
-template <typename T> static inline Vec<T> smaller(Vec<T> a, Vec<T> b) { return a < b ? a : b; }
+// Where one of them is not a number: the second. One instruction, which compilers do not find in a > b ? a : b.
+template <typename T> static inline Vec<T> larger(Vec<T> a, Vec<T> b) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(T) == 4) return (Vec<T>)_mm512_max_ps((__m512)a, (__m512)b);
+    else return (Vec<T>)_mm512_max_pd((__m512d)a, (__m512d)b);
+#elif defined(__AVX2__)
+    if constexpr (sizeof(T) == 4) return (Vec<T>)_mm256_max_ps((__m256)a, (__m256)b);
+    else return (Vec<T>)_mm256_max_pd((__m256d)a, (__m256d)b);
+#else
+    return a > b ? a : b;
+#endif
+}
+template <typename T> static inline Vec<T> smaller(Vec<T> a, Vec<T> b) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(T) == 4) return (Vec<T>)_mm512_min_ps((__m512)a, (__m512)b);
+    else return (Vec<T>)_mm512_min_pd((__m512d)a, (__m512d)b);
+#elif defined(__AVX2__)
+    if constexpr (sizeof(T) == 4) return (Vec<T>)_mm256_min_ps((__m256)a, (__m256)b);
+    else return (Vec<T>)_mm256_min_pd((__m256d)a, (__m256d)b);
+#else
+    return a < b ? a : b;
+#endif
+}
 
 template <typename M> static inline bool any(M mask) {
 #if defined(__AVX512F__)
@@ -54,11 +74,16 @@ template <typename T> static inline Vec<T> multiply_add(Vec<T> a, Vec<T> b, Vec<
 #endif
 }
 
-// One vector per row in, one lane per row out.
-template <typename T> static inline Vec<T> sums(Vec<T> (&v)[kLanes<T>]) {
-    transpose<T>(v);
-    for (int i = 1; i < kLanes<T>; ++i) v[0] += v[i];
-    return v[0];
+// One vector per row in, one lane per row out: like `transpose`, but adding up on the way.
+template <typename T, int H = 1> static inline Vec<T> sums(Vec<T> (&v)[kLanes<T>]) {
+    if constexpr (H == kLanes<T>) {
+        return v[0];
+    } else {
+        constexpr std::make_integer_sequence<int, kLanes<T>> lanes{};
+        for (int i = 0; i < kLanes<T>; i += 2 * H)
+            v[i] = blocks<T, H, false>(v[i], v[i + H], lanes) + blocks<T, H, true>(v[i], v[i + H], lanes);
+        return sums<T, 2 * H>(v);
+    }
 }
 
 // The vectors of a row.
@@ -219,6 +244,35 @@ template <typename T> static inline Vec<T> exp(Vec<T> x) {
     const Vec<T> e = multiply_add<T>(q, r * r, r) + T(1);
     const Vec<T> power = (Vec<T>)((Mask<T>)shifted << E::mantissa);
     return x < E::smallest ? Vec<T>{} : e * power;
+}
+
+// Powers of a base that suits the processor, of any exponent, with a relative error of 2e-7 in float: where what counts is
+// their ratios, and the base can be made up for by a factor.
+template <typename T> struct Power;
+template <> struct Power<float> {
+    static constexpr float per_e = 1.44269504f;             // the base is 2
+    static constexpr float least = 1e-27f, most = 1e37f;  // of sums that tell
+    static constexpr float shift = 12582912.0f;
+    static constexpr float coefficients[] = {0.001326472422f, 0.009671513245f, 0.05550733757f, 0.2402224207f,
+                                             0.6931469776f};
+};
+template <> struct Power<double> {
+    static constexpr double per_e = 1.0;
+    static constexpr double least = 1e-200, most = 1e300;
+};
+template <typename T> static inline Vec<T> power(Vec<T> x) {
+    if constexpr (sizeof(T) == 8) {
+        return exp<T>(smaller<T>(fill(T(700)), x));
+    } else {
+        using P = Power<T>;
+        x = smaller<T>(fill(T(127)), larger<T>(fill(T(-127)), x));  // the power of -127 comes out as 0
+        const Vec<T> shifted = x + P::shift, r = x - (shifted - P::shift);
+        Vec<T> q = fill(P::coefficients[0]);
+        for (unsigned i = 1; i < sizeof(P::coefficients) / sizeof(T); ++i)
+            q = multiply_add<T>(q, r, fill(P::coefficients[i]));
+        q = multiply_add<T>(q, r, fill(T(1)));
+        return (Vec<T>)((Mask<T>)q + ((Mask<T>)shifted << Exp<T>::mantissa));
+    }
 }
 
 template <typename T> struct Softmax {

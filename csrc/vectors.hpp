@@ -32,6 +32,16 @@ template <typename T> static inline Vec<T> load(const T* p) {
 template <typename T> static inline void store(T* p, Vec<T> v) {
     *reinterpret_cast<typename VectorOf<T>::unaligned*>(p) = v;
 }
+// The same, once and for all: the compiler would else read it again for every product that it is part of.
+template <typename T> static inline Vec<T> load_once(const T* p) {
+    Vec<T> v = load(p);
+#if defined(__AVX512F__)
+    asm("" : "+v"(v));
+#elif defined(__x86_64__)
+    asm("" : "+x"(v));
+#endif
+    return v;
+}
 template <typename T> static inline Vec<T> load_part(const T* p, std::int64_t count) {
     Vec<T> v{};
     std::memcpy(&v, p, count * sizeof(T));

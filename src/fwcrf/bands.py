@@ -9,17 +9,13 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-# Rows of a band that share columns.
-TOGETHER = 4
-
-
 @dataclass(frozen=True)
 class Band:
-    """A banded matrix, so many rows at a time: they share the columns from first[j // together] on."""
+    """A banded matrix: row j has its entries from column first[j] on, and no row begins before the last."""
 
     rows: int
-    first: Tensor  # (groups,), int32
-    weight: Tensor  # (groups, width, together)
+    first: Tensor  # (rows,), int32
+    weight: Tensor  # (rows, width)
 
     @property
     def given(self) -> tuple[Tensor, Tensor]:
@@ -36,26 +32,24 @@ class Factors:
     up: Band
 
 
-def band(matrix: Tensor, together: int = TOGETHER) -> Band:
+def band(matrix: Tensor) -> Band:
     """A matrix whose entries other than zero lie close together in every row."""
     rows, columns = matrix.shape
-    padded = torch.nn.functional.pad(matrix, (0, 0, 0, -rows % together)).view(-1, together, columns)
-    there = (padded != 0).any(1)
-    first = there.to(torch.uint8).argmax(-1)
+    there = matrix != 0
+    first = there.to(torch.uint8).argmax(-1).cummax(0).values
     last = columns - 1 - there.flip(-1).to(torch.uint8).argmax(-1)
     width = int((last - first).max()) + 1
     first = first.clamp(max=columns - width)
-    shared = (first[:, None] + torch.arange(width))[:, None].expand(-1, together, -1)
-    return Band(rows, first.int(), padded.gather(-1, shared).mT.contiguous())
+    return Band(rows, first.int(), matrix.gather(-1, first[:, None] + torch.arange(width)).contiguous())
 
 
-def factors(size: int, *axis: Tensor, together: int = TOGETHER, up_together: int = TOGETHER) -> Factors:
+def factors(size: int, *axis: Tensor) -> Factors:
     """The factors of one axis, given its taps, and what its rows (left) and columns (right) are scaled by."""
-    return _made(size, together, up_together, axis[0].dtype, *(t.detach().numpy().tobytes() for t in axis))
+    return _made(size, axis[0].dtype, *(t.detach().numpy().tobytes() for t in axis))
 
 
 @lru_cache(maxsize=64)  # the next image has the same size more often than not
-def _made(size: int, together: int, up_together: int, dtype: torch.dtype, *axis: bytes) -> Factors:
+def _made(size: int, dtype: torch.dtype, *axis: bytes) -> Factors:
     taps, left, right = (torch.frombuffer(bytearray(values), dtype=dtype) for values in axis)
     sigma = _sigma(taps)
     spacing = int(sigma / 1.5 + 1e-3) if taps.dtype == torch.float32 and sigma < size else 1
@@ -63,10 +57,9 @@ def _made(size: int, together: int, up_together: int, dtype: torch.dtype, *axis:
         i = torch.arange(size)
         distance = (i[:, None] - i).abs()
         K = torch.where(distance < len(taps), taps[distance.clamp(max=len(taps) - 1)], 0)
-        identity = band(torch.eye(size, dtype=dtype), up_together)
-        return Factors(band(left[:, None] * K * right, together), None, identity)
-    points = torch.arange(-3, size // spacing + 4) * spacing + (spacing - 1) / 2
-    w = _window(torch.arange(size)[:, None] - points, spacing)
+        identity = band(torch.eye(size, dtype=dtype))
+        return Factors(band(left[:, None] * K * right), None, identity)
+    w = _window(torch.arange(size)[:, None] - _points(-3, size // spacing + 5, spacing), spacing)
     used = (w != 0).any(0)
     w = w[:, used]
     apart = torch.arange(w.shape[1])
@@ -74,22 +67,33 @@ def _made(size: int, together: int, up_together: int, dtype: torch.dtype, *axis:
     g = _coarse(sigma, spacing)
     G = torch.where(apart < len(g), g[apart.clamp(max=len(g) - 1)], 0)
     down, up = (right[:, None].double() * w).mT, left[:, None].double() * w
-    return Factors(
-        band(down.to(dtype), together), band(G.to(dtype), together), band(up.to(dtype), up_together)
-    )
+    return Factors(band(down.to(dtype)), band(G.to(dtype)), band(up.to(dtype)))
+
+
+# Between a pixel and points of a grid of every other pixel, 0.5, 1.5, ... 4.5 pixels apart: with these, five points for
+# every pixel come as close to a Gaussian of three pixels as five can.
+_NEAR = (1.0, 0.72089, 0.36115, 0.11403, 0.01727)
 
 
 def _window(distance: Tensor, spacing: int) -> Tensor:
-    """What a pixel and a point of the coarse grid have to do with each other: six points for every pixel."""
+    """What a pixel and a point of the coarse grid have to do with each other: six points for every pixel, or five."""
+    if spacing == 2:
+        near = torch.tensor([*_NEAR, 0.0], dtype=torch.float64)
+        return near[distance.abs().long().clamp(max=len(_NEAR))]
     inside = 1 - (distance.double() / (3 * spacing)).square()
     return torch.where(inside > 0, (12 * (inside.clamp(min=0).sqrt() - 1)).exp(), 0)
 
 
+def _points(begin: int, end: int, spacing: int) -> Tensor:
+    """Some points of the coarse grid, placed so that pixels between two of them have the same points in reach."""
+    return torch.arange(begin, end).double() * spacing + (0.5 if spacing == 2 else -0.5)
+
+
 def _coarse(sigma: float, spacing: int) -> Tensor:
     """The filter on the coarse grid that comes closest to a Gaussian between pixels: to 4e-5 of its peak."""
-    reach = math.ceil(3.3 * sigma / spacing)
-    points = torch.arange(-reach - math.ceil(6 * sigma / spacing), reach + math.ceil(6 * sigma / spacing) + 1)
-    points = points.double() * spacing + (spacing - 1) / 2
+    reach = math.ceil(4 * sigma / spacing - 2 - 1e-6)
+    far_away = reach + math.ceil(6 * sigma / spacing)
+    points = _points(-far_away, far_away + 1, spacing)
     # Pixels of one period of the coarse grid, and all that they reach.
     i, j = torch.arange(spacing), torch.arange(-math.ceil(5 * sigma), math.ceil(5 * sigma) + spacing)
     near, far = (_window(pixels[:, None] - points, spacing) for pixels in (i, j))

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from fwcrf import _core
-from fwcrf.bands import TOGETHER, factors
+from fwcrf.bands import factors
 from fwcrf.compatibility import Compatibility, Potts
 from fwcrf.fewer import Reach, fewer
 from fwcrf.kernels.lattice import _ORDERS, _TAP, Lattice
@@ -303,6 +303,8 @@ def fuse(terms: Sequence[tuple[Operator, Compatibility]]) -> Fused | None:
     dtype = first.example.dtype
     if dtype not in _MODELS or any(operator.n != first.n for operator, _ in terms):
         return None
+    if len({inner.shape for operator, _ in terms if isinstance(inner := _inner(operator), Separable)}) > 1:
+        return None  # the lines of one grid are not those of the other
     native, batches = _MODELS[dtype](), {operator.batch_shape for operator, _ in terms} - {torch.Size()}
     if len(batches) > 1 or not all(_add(native, operator, dtype) for operator, _ in terms):
         return None
@@ -310,10 +312,14 @@ def fuse(terms: Sequence[tuple[Operator, Compatibility]]) -> Fused | None:
     return Fused(terms, native, batches.pop() if batches else torch.Size(), dtype, symmetric)
 
 
+def _inner(operator: Operator) -> Operator:
+    return operator.inner if isinstance(operator, Shifted) else operator
+
+
 def _symmetric(operator: Operator) -> bool:
     if isinstance(operator, Lattice):
         return operator.slice is operator.splat and operator.blur == "symmetric"
-    inner = operator.inner if isinstance(operator, Shifted) else operator
+    inner = _inner(operator)
     return isinstance(inner, Separable) and inner.left is inner.right
 
 
@@ -347,11 +353,7 @@ def _add_grid(native: Any, K: Separable, shift: Tensor | None) -> bool:
     left, right = (
         s or [t.new_ones(n) for n, t in zip(K.shape, K.taps, strict=True)] for s in (K.left, K.right)
     )
-    # The engine reads the first axis a row at a time, and takes the last of several a point at a time.
-    axes = []
-    for a, axis in enumerate(zip(K.shape, K.taps, left, right, strict=True)):
-        together = 1 if a and a + 1 == len(K.shape) else TOGETHER
-        axes.append(factors(*axis, together=together, up_together=together if a else 1))
+    axes = [factors(*axis) for axis in zip(K.shape, K.taps, left, right, strict=True)]
     if shift is not None:
         shift = shift.reshape(math.prod(shift.shape[:-1]), -1).contiguous()
     native.add_grid(

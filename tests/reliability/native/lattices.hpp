@@ -116,14 +116,13 @@ template <typename T> void lattice(Choices& c) {
 
 // A band with the arrays it points to.
 template <typename T> struct Banded {
-    Banded(Choices& c, std::int64_t rows, std::int64_t columns, std::int64_t together)
-        : width(c.integer(1, static_cast<int>(columns))), groups((rows + together - 1) / together), first(groups),
-          weight(numbers<T>(c, groups * width * together, 1)), band{rows, columns, width, first.get(), weight.get()} {
-        for (std::int64_t g = 0; g < groups; ++g) first[g] = c.any(0, static_cast<int>(columns - width));
-        for (std::int64_t i = 0; i < weight.size; ++i)
-            if (i / (width * together) * together + i % together >= rows) weight[i] = 0;
+    Banded(Choices& c, std::int64_t rows, std::int64_t columns)
+        : width(c.integer(1, static_cast<int>(columns))), first(rows), weight(numbers<T>(c, rows * width, 1)),
+          band{rows, columns, width, first.get(), weight.get()} {
+        for (std::int64_t j = 0; j < rows; ++j)
+            first[j] = c.any(j ? first[j - 1] : 0, static_cast<int>(columns - width));
     }
-    std::int64_t width, groups;
+    std::int64_t width;
     Array<std::int32_t> first;
     Array<T> weight;
     Band<T> band;
@@ -138,11 +137,10 @@ template <typename T> void model(Choices& c) {
     bands.reserve(9);
     for (int a = 0; a < axes; ++a) {
         const std::int64_t size = c.integer(1, 7), between = c.integer(1, 9);
-        const std::int64_t together = a && a + 1 == axes ? 1 : kTogether;
         n *= size;
-        terms[1].grid.down[a] = bands.emplace_back(c, between, size, together).band;
-        if (c.flag()) terms[1].grid.middle[a] = bands.emplace_back(c, between, between, together).band;
-        terms[1].grid.up[a] = bands.emplace_back(c, size, between, a ? together : 1).band;
+        terms[1].grid.down[a] = bands.emplace_back(c, between, size).band;
+        if (c.flag()) terms[1].grid.middle[a] = bands.emplace_back(c, between, between).band;
+        terms[1].grid.up[a] = bands.emplace_back(c, size, between).band;
     }
     terms[1].grid.axes = axes;
     Built<T> l = built<T>(c, 1, n, threads);
