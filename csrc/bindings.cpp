@@ -317,16 +317,21 @@ void softmax_derivative(In<T, 2> d, In<T, 2> p, double scale, Out<T, 2> out, int
 }
 
 // See StartArgs. False if a logit is not finite.
-template <typename T> bool start(In<T, 3> logits, Out<T, 3> unary, Out<T, 3> first, int threads) {
-    const std::size_t batch = logits.shape(0), labels = logits.shape(1), n = logits.shape(2);
-    for (const auto& out : {unary, first})
-        require(out.shape(0) == batch && out.shape(1) == n && out.shape(2) == labels, "output shapes");
-    require(labels >= 1 && threads >= 1, "at least one label, threads >= 1");
-    const StartArgs<T> args{logits.data(), unary.data(), first.data(), static_cast<std::int64_t>(batch),
-                            static_cast<std::int64_t>(labels), static_cast<std::int64_t>(n), threads};
+// See EnergyArgs. (finite, least, most, lowest sum, highest sum) of the scores.
+template <typename T>
+std::tuple<bool, double, double, double, double> energies(In<T, 3> scores, bool last, bool probabilities, double least,
+                                                          Out<T, 3> out, int threads) {
+    const std::size_t batch = out.shape(0), n = out.shape(1), labels = out.shape(2);
+    require(scores.shape(0) == batch && scores.shape(last ? 1 : 2) == n && scores.shape(last ? 2 : 1) == labels, "shapes");
+    require(labels >= 1 && least > 0 && threads >= 1, "at least one label, a least probability, threads >= 1");
+    const EnergyArgs<T> args{scores.data(), out.data(), static_cast<std::int64_t>(batch),
+                             static_cast<std::int64_t>(labels), static_cast<std::int64_t>(n), last, probabilities,
+                             static_cast<T>(least), threads};
     nb::gil_scoped_release release;
-    if constexpr (sizeof(T) == 4) return kernels().start_f32(args);
-    else return kernels().start_f64(args);
+    Extent e;
+    if constexpr (sizeof(T) == 4) e = kernels().energies_f32(args);
+    else e = kernels().energies_f64(args);
+    return {e.finite, e.least, e.most, e.lowest_sum, e.highest_sum};
 }
 
 // (finite, lowest, highest) of every feature.
@@ -351,12 +356,18 @@ template <typename T> nb::tuple feature_bounds(In<T, 2> features) {
     return nb::make_tuple(finite, lows, highs);
 }
 
+// Of a vector of the instruction set in use.
+template <typename T> std::size_t lanes() {
+    return static_cast<std::size_t>(sizeof(T) == 4 ? kernels().fused_channels_f32 : kernels().fused_channels_f64) / 4;
+}
+
 template <typename T>
-void label_spans(In<T, 2> x, In<T, 2> unary, Out<T, 1> gap, Out<T, 1> most, int threads) {
-    require(unary.shape(0) == x.shape(0) && unary.shape(1) == x.shape(1) && x.shape(1) >= 1, "shapes");
-    require(gap.shape(0) == x.shape(1) && most.shape(0) == x.shape(1) && threads >= 1, "one span per label");
-    const SpanArgs<T> args{x.data(), unary.data(), static_cast<std::int64_t>(x.shape(0)),
-                           static_cast<std::int64_t>(x.shape(1)), gap.data(), most.data(), threads};
+void label_spans(std::optional<In<T, 2>> x, In<T, 2> unary, Out<T, 1> gap, Out<T, 1> most, int threads) {
+    const std::size_t n = unary.shape(0), labels = unary.shape(1);
+    require(labels >= 1 && (!x || (x->shape(0) == n && x->shape(1) == labels)), "shapes");
+    require(gap.shape(0) == labels && most.shape(0) == labels && threads >= 1, "one span per label");
+    const SpanArgs<T> args{x ? x->data() : nullptr, unary.data(), static_cast<std::int64_t>(n),
+                           static_cast<std::int64_t>(labels), gap.data(), most.data(), threads};
     nb::gil_scoped_release release;
     if constexpr (sizeof(T) == 4) kernels().spans_f32(args);
     else kernels().spans_f64(args);
@@ -455,14 +466,16 @@ template <typename T> class Model {
         keep(nb::cast(down), nb::cast(middle), nb::cast(up), nb::cast(shift));
     }
 
-    // From x, (images, n, labels), so many moves (see Move) along unary + sum of the terms, each
+    // From x, (images, n, labels), or from softmax(-unary), so many moves (see Move) along unary + sum of the terms, each
     // ending in its array of `outs`. `potts` is a weight per term; where `full` says so, the term has the matrix of
     // its place in `matrices` instead. Whether x is finite, and Reach if it is to be noted.
-    std::tuple<bool, double, double> run(In<T, 3> x, std::optional<In<T, 3>> unary, In<double, 1> potts, In<std::uint8_t, 1> full,
+    std::tuple<bool, double, double> run(std::optional<In<T, 3>> x, std::optional<In<T, 3>> unary, In<double, 1> potts, In<std::uint8_t, 1> full,
              In<T, 3> matrices, In<double, 2> moves, std::vector<Out<T, 3>> outs, std::vector<In<T, 3>> others,
              std::optional<Out<T, 3>> sum, std::optional<Out<T, 3>> dual, std::optional<Out<double, 3>> slopes,
              bool noted, int threads) {
-        const std::size_t images = x.shape(0), n = x.shape(1), labels = x.shape(2), terms = count_;
+        require(x || unary, "where to start");
+        const In<T, 3>& shape = x ? *x : *unary;
+        const std::size_t images = shape.shape(0), n = shape.shape(1), labels = shape.shape(2), terms = count_;
         const std::size_t steps = moves.shape(0);
         require(terms >= 1 && n == n_ && threads >= 1, "terms, points and threads");
         require(labels >= 1, "at least one label");
@@ -470,13 +483,14 @@ template <typename T> class Model {
         const auto fits = [&](const auto& array) {
             return array.shape(0) == images && array.shape(1) == n && array.shape(2) == labels;
         };
+        require(moves.shape(1) == 7 && outs.size() == steps, "seven numbers and an output per move");
+        require(x || (steps && labels <= most_labels() && outs.front().data() != unary->data()), "a place for the start");
         require((!unary || fits(*unary)) && (!sum || fits(*sum)) && (!dual || fits(*dual)),
                 "shape of the unary, the sum or the dual");
         for (const auto& out : outs) require(fits(out), "output shape");
         for (const auto& other : others) require(fits(other), "shape of the others");
         require(potts.shape(0) == terms && full.shape(0) == terms && matrices.shape(0) == terms, "weights");
         require(matrices.shape(1) == labels && matrices.shape(2) == labels, "matrices");
-        require(moves.shape(1) == 7 && outs.size() == steps, "seven numbers and an output per move");
         require(others.empty() || others.size() == steps, "another array per move");
         require(!slopes || !others.empty(), "slopes need the others");
         if (slopes)
@@ -511,7 +525,7 @@ template <typename T> class Model {
             const std::size_t at = g * n * labels;
             for (std::size_t k = 0; k < steps; ++k) out[k] = outs[k].data() + at;
             for (std::size_t k = 0; k < others.size(); ++k) other[k] = others[k].data() + at;
-            const FusedArgs<T> args{x.data() + at, unary ? unary->data() + at : nullptr,
+            const FusedArgs<T> args{x ? x->data() + at : nullptr, unary ? unary->data() + at : nullptr,
                                     static_cast<std::int64_t>(n), static_cast<std::int64_t>(labels),
                                     static_cast<int>(terms), now.data(), static_cast<int>(steps), made.data(),
                                     out.data(), others.empty() ? nullptr : other.data(),
@@ -587,30 +601,40 @@ template <typename T> class Model {
     std::vector<nb::object> kept_;
 };
 
-// See LumpArgs. With x, (n, labels), into the two arrays with fewer labels; with `out` back from the first of these.
 template <typename T>
-void lumped(std::optional<In<T, 2>> x, In<T, 2> unary, In<std::int64_t, 1> kept, double scale, Out<T, 2> few,
-            Out<T, 2> few_unary, std::optional<Out<T, 2>> out, int threads) {
+void lump(const T* x, In<T, 2> unary, In<std::int64_t, 1> kept, double scale, std::optional<Out<T, 2>> few,
+          Out<T, 2> few_unary, T* out, int threads) {
     const std::size_t n = unary.shape(0), labels = unary.shape(1), count = kept.shape(0);
     check_columns(labels, kept, count);
-    const auto fits = [&](const auto& array, std::size_t width) {
-        return array.shape(0) == n && array.shape(1) == width;
-    };
-    require(x.has_value() != out.has_value() && (!x || fits(*x, labels)) && (!out || fits(*out, labels)), "labels");
-    require(fits(few, count + 1) && fits(few_unary, count + 1), "a column more than labels that are kept");
-    const std::size_t lanes = Model<T>::most_labels() / 4;
-    require(labels >= lanes && n >= lanes && scale < 0 && threads >= 1, "pixels and labels, scale and threads");
+    const std::size_t width = scale < 0 ? count + 1 : count;
+    for (const auto& array : {few.value_or(few_unary), few_unary})
+        require(array.shape(0) == n && array.shape(1) == width, "columns for labels that are kept, and one for others");
+    require(labels >= lanes<T>() && n >= lanes<T>() && scale <= 0 && threads >= 1, "pixels and labels, scale, threads");
     std::vector<T> other(labels, T(1));
     for (std::size_t j = 0; j < count; ++j) other[static_cast<std::size_t>(kept.data()[j])] = T(0);
-    const LumpArgs<T> args{x ? x->data() : nullptr, unary.data(), static_cast<std::int64_t>(n),
-                           static_cast<std::int64_t>(labels), kept.data(), static_cast<std::int64_t>(count),
-                           other.data(), static_cast<T>(scale), few.data(), few_unary.data(),
-                           out ? out->data() : nullptr, threads};
+    const LumpArgs<T> args{x, unary.data(), static_cast<std::int64_t>(n), static_cast<std::int64_t>(labels), kept.data(),
+                           static_cast<std::int64_t>(count), other.data(), static_cast<T>(scale),
+                           few ? few->data() : nullptr, few_unary.data(), out, threads};
     nb::gil_scoped_release release;
-    if constexpr (sizeof(T) == 4) x ? kernels().lump_f32(args) : kernels().unlump_f32(args);
-    else x ? kernels().lump_f64(args) : kernels().unlump_f64(args);
+    if constexpr (sizeof(T) == 4) out ? kernels().unlump_f32(args) : kernels().lump_f32(args);
+    else out ? kernels().unlump_f64(args) : kernels().lump_f64(args);
 }
 
+// See LumpArgs; scale = 0 leaves the labels that are not kept out.
+template <typename T>
+void lumped(std::optional<In<T, 2>> x, In<T, 2> unary, In<std::int64_t, 1> kept, double scale,
+            std::optional<Out<T, 2>> few, Out<T, 2> few_unary, int threads) {
+    require(!x || (x->shape(0) == unary.shape(0) && x->shape(1) == unary.shape(1)), "shapes");
+    require(few || scale < 0, "a place for x");
+    lump(x ? x->data() : nullptr, unary, kept, scale, few, few_unary, static_cast<T*>(nullptr), threads);
+}
+// And back, from `few`.
+template <typename T>
+void unlumped(In<T, 2> unary, In<std::int64_t, 1> kept, double scale, Out<T, 2> few, Out<T, 2> few_unary, Out<T, 2> out,
+              int threads) {
+    require(out.shape(0) == unary.shape(0) && out.shape(1) == unary.shape(1) && scale < 0, "shapes, and a scale");
+    lump(static_cast<const T*>(nullptr), unary, kept, scale, std::optional{few}, few_unary, out.data(), threads);
+}
 template <typename T> void bind_model(nb::module_& m, const char* name) {
     nb::class_<Model<T>>(m, name)
         .def(nb::init<>())
@@ -620,7 +644,7 @@ template <typename T> void bind_model(nb::module_& m, const char* name) {
              "identity"_a, "order"_a)
         .def("add_grid", &Model<T>::add_grid, "sizes"_a, "between"_a, "down"_a, "middle"_a, "up"_a,
              "shift"_a.noconvert().none())
-        .def("run", &Model<T>::run, "x"_a.noconvert(), "unary"_a.noconvert().none(), "potts"_a.noconvert(),
+        .def("run", &Model<T>::run, "x"_a.noconvert().none(), "unary"_a.noconvert().none(), "potts"_a.noconvert(),
              "full"_a.noconvert(), "matrices"_a.noconvert(), "moves"_a.noconvert(), "outs"_a, "others"_a,
              "sum"_a.noconvert().none(), "dual"_a.noconvert().none(), "slopes"_a.noconvert().none(), "noted"_a,
              "threads"_a);
@@ -651,18 +675,21 @@ template <typename T> void bind(nb::module_& m) {
     m.def("filter_axis", &filter_axis<T>, "x"_a.noconvert(), "taps"_a.noconvert(),
           "out"_a.noconvert(), "threads"_a);
     m.def("tap_slopes", &tap_slopes<T>, "g"_a.noconvert(), "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
-    m.def("label_spans", &label_spans<T>, "x"_a.noconvert(), "unary"_a.noconvert(), "gap"_a.noconvert(),
+    m.def("label_spans", &label_spans<T>, "x"_a.noconvert().none(), "unary"_a.noconvert(), "gap"_a.noconvert(),
           "most"_a.noconvert(), "threads"_a);
     m.def("take_columns", &take<T>, "x"_a.noconvert(), "which"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("spread_columns", &spread<T>, "x"_a.noconvert(), "which"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("lump_columns", &lumped<T>, "x"_a.noconvert().none(), "unary"_a.noconvert(), "kept"_a.noconvert(), "scale"_a,
-          "few"_a.noconvert(), "few_unary"_a.noconvert(), "out"_a.noconvert().none(), "threads"_a);
+          "few"_a.noconvert().none(), "few_unary"_a.noconvert(), "threads"_a);
+    m.def("unlump_columns", &unlumped<T>, "unary"_a.noconvert(), "kept"_a.noconvert(), "scale"_a, "few"_a.noconvert(),
+          "few_unary"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("largest_columns", &largest_columns<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("negative", &negated<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("log_line", &transposed_log<T>, "x"_a.noconvert(), "slope"_a, "offset"_a, "out"_a.noconvert(), "threads"_a);
     m.def("log_line_derivative", &transposed_log_derivative<T>, "g"_a.noconvert(), "x"_a.noconvert(), "slope"_a,
           "offset"_a, "out"_a.noconvert(), "threads"_a);
-    m.def("start", &start<T>, "logits"_a.noconvert(), "unary"_a.noconvert(), "start"_a.noconvert(), "threads"_a);
+    m.def("energies", &energies<T>, "scores"_a.noconvert(), "last"_a, "probabilities"_a, "least"_a, "out"_a.noconvert(),
+          "threads"_a);
     m.def("transpose", &transposed<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("transpose_and_largest", &transposed_and_largest<T>, "x"_a.noconvert(), "out"_a.noconvert(),
           "largest"_a.noconvert(), "threads"_a);

@@ -39,8 +39,8 @@ namespace fwcrf {
     void softmax_f64(const SimplexArgs<double>&);                                                  \
     void softmax_derivative_f32(const SimplexArgs<float>&);                                        \
     void softmax_derivative_f64(const SimplexArgs<double>&);                                       \
-    bool start_f32(const StartArgs<float>&);                                                       \
-    bool start_f64(const StartArgs<double>&);                                                      \
+    Extent energies_f32(const EnergyArgs<float>&);                                                 \
+    Extent energies_f64(const EnergyArgs<double>&);                                                \
     bool edge_sum_f32(const EdgeArgs<float>&);                                                     \
     bool edge_sum_f64(const EdgeArgs<double>&);                                                    \
     bool table_sum_f32(const TableArgs<float>&);                                                   \
@@ -99,8 +99,8 @@ namespace fwcrf {
                                softmax_f64,                                                        \
                                softmax_derivative_f32,                                             \
                                softmax_derivative_f64,                                             \
-                               start_f32,                                                          \
-                               start_f64,                                                          \
+                               energies_f32,                                                       \
+                               energies_f64,                                                       \
                                edge_sum_f32,                                                       \
                                edge_sum_f64,                                                       \
                                table_sum_f32,                                                      \

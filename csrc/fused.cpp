@@ -11,45 +11,40 @@
 namespace fwcrf::FWCRF_ISA {
 
 template <typename T, int NV> static bool fused(const FusedArgs<T>& a, Scratch& scratch) {
-    Fused<T, NV> model(a, scratch);
-    const std::int64_t each = a.slopes ? a.terms * a.channels * model.kRow : 0;
+    Terms<T, NV> terms(a, scratch);
+    const std::int64_t each = a.slopes ? a.terms * a.channels * terms.kRow : 0;
     thread_local Scratch partial;
     double* const slopes = a.slopes ? partial.get<double>(each * a.threads) : nullptr;
-    bool bad = false;
     if (slopes) std::memset(slopes, 0, each * a.threads * sizeof(double));
-    int scattered = 0;  // by so many threads, in the step before
-    for (int step = 0; step < a.steps; ++step) {
-        Barrier barrier;
-        int threads = 1;
-        model.begin(step);
+    Barrier barrier;
+    bool bad = false;
 #ifdef _OPENMP
 #pragma omp parallel num_threads(a.threads) reduction(|| : bad)
 #endif
-        {
-            const Team team = this_team();
-            auto bench = model.terms.bench(team, slopes ? slopes + team.thread * each : nullptr);
-            if (team.thread == 0) threads = team.threads;
-            if (scattered != team.threads) {
-                auto first = bench;
-                bad = !model.terms.scatter(model.x, first, barrier);
-            }
-            barrier.wait(team.threads);
-            model.terms.filter(team);
-            barrier.wait(team.threads);
-            note(a, model.answer(bench));
-            barrier.wait(team.threads);
-            if (model.carry) model.terms.complete(bench);
+    {
+        const Team team = this_team();
+        double* const own = slopes ? slopes + team.thread * each : nullptr;
+        Fused<T, NV> move(a, terms);
+        terms.prepare(team);
+        if (!a.x) {
+            move.begin_alone();
+            move.answer(team, own, barrier);
         }
-        scattered = model.carry ? threads : 0;
+        for (int step = 0; step < a.steps; ++step) {
+            if (!move.carry) bad = !terms.scatter(move.end(), team, barrier) || bad;
+            move.begin(step);
+            barrier.wait(team.threads);
+            terms.filter(team);
+            barrier.wait(team.threads);
+            note(a, move.answer(team, own, barrier));
+        }
     }
-    if (slopes) {
-        for (std::int64_t r = 0; r < a.terms * a.channels; ++r)
-            for (std::int64_t s = 0; s < a.channels; ++s) {
-                double sum = 0;
-                for (int t = 0; t < a.threads; ++t) sum += slopes[t * each + r * model.kRow + s];
-                a.slopes[r * a.channels + s] += sum;
-            }
-    }
+    for (std::int64_t r = 0; slopes && r < a.terms * a.channels; ++r)
+        for (std::int64_t s = 0; s < a.channels; ++s) {
+            double sum = 0;
+            for (int t = 0; t < a.threads; ++t) sum += slopes[t * each + r * terms.kRow + s];
+            a.slopes[r * a.channels + s] += sum;
+        }
     return !bad;
 }
 

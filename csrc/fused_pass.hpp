@@ -32,6 +32,7 @@ static inline void map_rows(Map map, const T* p, T* rows, std::int64_t length, s
     }
 }
 
+// A thread's way through the steps.
 template <typename T, int NV> struct Fused {
     using Kernels = Terms<T, NV>;
     using Pixel = typename Kernels::Pixel;
@@ -40,21 +41,25 @@ template <typename T, int NV> struct Fused {
     static constexpr std::int64_t kRow = Pixel::kRow;
 
     const FusedArgs<T>& a;
-    Kernels terms;
+    const Kernels& terms;
     const Pixel& pixel;
     // Of the step at hand.
-    const T* x;
+    const T* x = nullptr;
     const T* other = nullptr;
     T* out = nullptr;
     T* sum = nullptr;
     Move<T> move{Map::none, T(1), T(0), T(1), T(1), T(0), Dual::none};
     bool carry = false;  // the answer to the kernels
     bool noted = false;  // what all labels of a pixel get
+    bool alone = false;  // without the kernels
 
-    Fused(const FusedArgs<T>& a, Scratch& scratch) : a(a), terms(a, scratch), pixel(terms.pixel), x(a.x) {}
+    Fused(const FusedArgs<T>& a, const Kernels& terms) : a(a), terms(terms), pixel(terms.pixel) {}
+
+    // Where the step before has ended.
+    const T* end() const { return out ? out : a.x; }
 
     void begin(int step) {
-        if (step) x = out;
+        x = end();
         out = a.out[step];
         other = a.other ? a.other[step] : nullptr;
         move = a.move[step];
@@ -62,19 +67,31 @@ template <typename T, int NV> struct Fused {
         sum = last ? nullptr : a.sum;
         carry = !last && terms.carries();
         noted = a.reach && step < 2;  // after the first step they have all of a pixel, and get the same ever after
+        alone = false;
+    }
+
+    // The point where every pixel sees just its own energies, softmax(-unary).
+    void begin_alone() {
+        out = a.out[0];
+        move = Move<T>{Map::softmax, T(-1), T(0), T(1), T(1), T(0), Dual::none};
+        carry = terms.carries();
+        alone = true;
     }
 
     bool derivative() const { return move.map == Map::softmax_derivative || move.map == Map::project_derivative; }
     bool leaning() const { return move.keep != T(0) || move.lean != T(0) || move.dual == Dual::logits; }
     // Whether softmax is taken without a look at the largest entries, and of logarithms to the base of Power.
     bool quickly(const Bench& bench) const {
-        return move.map == Map::softmax && !leaning() && !terms.matrices_too && !bench.careful;
+        return move.map == Map::softmax && !leaning() && (alone || !terms.matrices_too) && !bench.careful;
     }
 
     // A thread's share of the pixels.
-    Reach<T> answer(Bench& bench) const {
+    Reach<T> answer(Team team, double* slopes, Barrier& barrier) const {
+        Bench bench = terms.bench(team, slopes);
         if (carry) terms.clear(bench);
-        terms.for_blocks(terms.pixels(bench.team), [&](const Block& block) { answer(block, bench); });
+        terms.for_blocks(terms.pixels(team), [&](const Block& block) { answer(block, bench); });
+        barrier.wait(team.threads);
+        if (carry) terms.complete(bench);
         Reach<T> reach;
         reach.raise(bench.all, bench.last[(a.channels - 1) % W]);
         return reach;
@@ -92,10 +109,11 @@ template <typename T, int NV> struct Fused {
         alignas(64) T others[kPixels * kRow];
         if (other) pixel.get(other, block, others);
         do {
-            terms.gradient(block, asked(bench), others, bench, at.rows, at.given);
+            if (alone) terms.energies(block, asked(bench), at.rows);
+            else terms.gradient(block, asked(bench), others, bench, at.rows, at.given);
             for (T& value : at.factor) value = T(1);
         } while (move.map != Map::none && !go(block, others, at, bench));
-        if (a.reach && !terms.matrices_too) note_last(block, at, bench);
+        if (a.reach && !alone && !terms.matrices_too) note_last(block, at, bench);
         if (sum) accumulate(block, at.rows);
         finish(block, at, bench);
         if (carry) terms.take(block, bench);

@@ -1,7 +1,7 @@
 // The inner loops, compiled once per instruction set and chosen at run time.
 //
-// edges.cpp, embed.cpp, fused.cpp, gaussian.cpp, kernels.cpp, layout.cpp, lump.cpp, simplex.cpp and start.cpp are
-// compiled several times with FWCRF_ISA naming the variant; each copy lives in its own namespace and is reached through
+// edges.cpp, embed.cpp, energies.cpp, fused.cpp, gaussian.cpp, kernels.cpp, layout.cpp, lump.cpp, simplex.cpp and spans.cpp
+// are compiled several times with FWCRF_ISA naming the variant; each copy lives in its own namespace and is reached through
 // one table of function pointers.
 #pragma once
 
@@ -153,7 +153,7 @@ template <typename T> struct Reach {
     }
 };
 template <typename T> struct FusedArgs {
-    const T* x;                      // (n, channels)
+    const T* x;                      // (n, channels); or null for softmax(-unary), if there are `fused_channels` at most
     const T* unary;                  // (n, channels) or null
     std::int64_t n, channels;
     int terms;
@@ -199,32 +199,41 @@ template <typename T> struct TurnArgs {
 
 // Of each label: the least u less the least u of its row, and the largest x.
 template <typename T> struct SpanArgs {
-    const T *x, *unary;              // (n, labels)
+    const T *x, *unary;              // (n, labels); x may be null, which is taken for 0
     std::int64_t n, labels;
     T *gap, *most;                   // (labels)
     int threads;
 };
 
 // Labels other than `kept`, taken together as one: x is the sum of theirs, and exp(scale u) the sum of their
-// exponentials. And back: each has its part of the sum.
+// exponentials. And back: each has its part of the sum. Or those that are kept alone, of which nothing comes back.
 template <typename T> struct LumpArgs {
-    const T *x, *unary;              // (n, labels), both at least as many as a vector has lanes; x for the way there
+    const T *x, *unary;              // (n, labels), both at least as many as a vector has lanes; x for the way there, or
+                                     // null for softmax(-unary)
     std::int64_t n, labels;
     const std::int64_t* kept;        // (count)
     std::int64_t count;
     const T* other;                  // (labels): 0 for those that are kept
-    T scale;                         // negative
-    T *few, *few_unary;              // (n, count + 1), the last for the others
+    T scale;                         // negative; 0 to leave the others out
+    T *few, *few_unary;              // (n, count + 1), the last for the others; or (n, count); on the way there the first of
+                                     // these may be null if others are not left out
     T* out;                          // (n, labels), for the way back
     int threads;
 };
 
-// unary = -logits and start = softmax(logits), with the labels last.
-template <typename T> struct StartArgs {
-    const T* logits;                 // (batch, labels, n)
-    T *unary, *start;                // (batch, n, labels)
+// Energies of scores: out = -x of logits, or -log max(x, least) of probabilities, with the labels last.
+template <typename T> struct EnergyArgs {
+    const T* x;                      // (batch, labels, n), or (batch, n, labels) if the labels are `last` here too
+    T* out;                          // (batch, n, labels)
     std::int64_t batch, labels, n;   // at least one label
+    bool last, probabilities;
+    T least;                         // positive
     int threads;
+};
+// Of all entries, and of the sums over the labels; where there are NaN, none of it.
+struct Extent {
+    double least, most, lowest_sum, highest_sum;
+    bool finite;
 };
 
 // The ends of the edges of a graph by node: those of node i are first[i] to first[i + 1].
@@ -318,9 +327,8 @@ struct Kernels {
     void (*softmax_f64)(const SimplexArgs<double>&);
     void (*softmax_derivative_f32)(const SimplexArgs<float>&);
     void (*softmax_derivative_f64)(const SimplexArgs<double>&);
-    // False if a logit was not finite.
-    bool (*start_f32)(const StartArgs<float>&);
-    bool (*start_f64)(const StartArgs<double>&);
+    Extent (*energies_f32)(const EnergyArgs<float>&);
+    Extent (*energies_f64)(const EnergyArgs<double>&);
     // False if x held a value that was not finite at a node with edges.
     bool (*edge_sum_f32)(const EdgeArgs<float>&);
     bool (*edge_sum_f64)(const EdgeArgs<double>&);

@@ -1,4 +1,4 @@
-// Labels that are nowhere likely, taken together as one.
+// Labels that are nowhere likely, taken together as one, or left out.
 #include "kernels.hpp"
 #include "logarithm.hpp"
 #include "scratch.hpp"
@@ -30,24 +30,44 @@ template <typename T> struct Others {
     }
 };
 
-// As many pixels at a time as a vector has lanes; the last ones together with some before them.
+// As many pixels at a time as a vector has lanes, with room for their rows; the last ones together with some before them.
 template <typename T, typename F> static void for_groups(const LumpArgs<T>& a, F&& act) {
     constexpr std::int64_t W = kLanes<T>;
 #ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(a.threads)
+#pragma omp parallel num_threads(a.threads)
 #endif
-    for (std::int64_t g = 0; g < (a.n + W - 1) / W; ++g) act(g * W + W <= a.n ? g * W : a.n - W);
+    {
+        thread_local Scratch scratch;
+        T* const room = scratch.get<T>(W * a.labels);
+#ifdef _OPENMP
+#pragma omp for schedule(static)
+#endif
+        for (std::int64_t g = 0; g < (a.n + W - 1) / W; ++g) act(g * W + W <= a.n ? g * W : a.n - W, room);
+    }
+}
+
+template <typename T> static void leave_out(const LumpArgs<T>& a) {
+    for_groups(a, [&](std::int64_t first, T* room) {
+        const T *const u = a.unary + first * a.labels, *const x = chances(a.x, a.unary, first, a.labels, room);
+        T *const few = a.few + first * a.count, *const few_unary = a.few_unary + first * a.count;
+        for (int r = 0; r < kLanes<T>; ++r)
+            for (std::int64_t j = 0; j < a.count; ++j) {
+                few[r * a.count + j] = x[r * a.labels + a.kept[j]];
+                few_unary[r * a.count + j] = u[r * a.labels + a.kept[j]];
+            }
+    });
 }
 
 template <typename T> static void lump(const LumpArgs<T>& a) {
     constexpr int W = kLanes<T>;
+    if (a.scale == T(0)) return leave_out(a);
     thread_local Scratch scratch;
     const Others<T> others(a, scratch);
     const Vec<T> never = fill(-static_cast<T>(__builtin_inf())), scale = fill(a.scale);
     const std::int64_t width = a.count + 1;
-    for_groups(a, [&](std::int64_t first) {
-        const T *const u = a.unary + first * a.labels, *const x = a.x + first * a.labels;
-        T *const few = a.few + first * width, *const few_unary = a.few_unary + first * width;
+    for_groups(a, [&](std::int64_t first, T* room) {
+        const T* const u = a.unary + first * a.labels;
+        T* const few_unary = a.few_unary + first * width;
         Vec<T> v[W];
         for (int r = 0; r < W; ++r) {
             Vec<T> top = never;
@@ -73,6 +93,13 @@ template <typename T> static void lump(const LumpArgs<T>& a) {
             v[r] = sum;
         }
         const Vec<T> exponentials = sums<T>(v);
+        const Vec<T> energy = (reference + log<T>(exponentials)) / a.scale;
+        for (int r = 0; r < W; ++r) {
+            for (std::int64_t j = 0; j < a.count; ++j) few_unary[r * width + j] = u[r * a.labels + a.kept[j]];
+            few_unary[r * width + a.count] = exponentials[r] > T(0) ? energy[r] : static_cast<T>(__builtin_inf());
+        }
+        if (!a.few) return;
+        const T* const x = chances(a.x, a.unary, first, a.labels, room);
         for (int r = 0; r < W; ++r) {
             Vec<T> sum{};
             others.each([&](std::int64_t at, std::int64_t place) {
@@ -81,14 +108,10 @@ template <typename T> static void lump(const LumpArgs<T>& a) {
             v[r] = sum;
         }
         const Vec<T> together = sums<T>(v);
-        const Vec<T> energy = (reference + log<T>(exponentials)) / a.scale;
+        T* const few = a.few + first * width;
         for (int r = 0; r < W; ++r) {
-            for (std::int64_t j = 0; j < a.count; ++j) {
-                few[r * width + j] = x[r * a.labels + a.kept[j]];
-                few_unary[r * width + j] = u[r * a.labels + a.kept[j]];
-            }
+            for (std::int64_t j = 0; j < a.count; ++j) few[r * width + j] = x[r * a.labels + a.kept[j]];
             few[r * width + a.count] = together[r];
-            few_unary[r * width + a.count] = exponentials[r] > T(0) ? energy[r] : static_cast<T>(__builtin_inf());
         }
     });
 }
@@ -96,7 +119,7 @@ template <typename T> static void lump(const LumpArgs<T>& a) {
 template <typename T> static void unlump(const LumpArgs<T>& a) {
     constexpr int W = kLanes<T>;
     const Row<T> row{a.labels};
-    for_groups(a, [&](std::int64_t first) {
+    for_groups(a, [&](std::int64_t first, T*) {
         for (std::int64_t i = first; i < first + W; ++i) {
             const T *const x = a.few + i * (a.count + 1), *const u = a.unary + i * a.labels;
             T* const out = a.out + i * a.labels;

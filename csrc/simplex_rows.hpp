@@ -312,6 +312,14 @@ template <typename T> struct Softmax {
     }
 };
 
+// As many rows of x as a vector has lanes, from `first` on; if there is no x, of softmax(-unary), made in `room`.
+template <typename T>
+static inline const T* chances(const T* x, const T* unary, std::int64_t first, std::int64_t length, T* room) {
+    if (x) return x + first * length;
+    Softmax<T>::apply(unary + first * length, nullptr, room, length, T(-1), nullptr);
+    return room;
+}
+
 // p (d - <d, p>)
 template <typename T> struct SoftmaxDerivative {
     static constexpr int W = kLanes<T>;

@@ -1,4 +1,4 @@
-// Of each label, over all rows of an array: how close it comes to the best one, and how large it gets.
+// Of each label, over all rows of an array: how close it comes to the best one, and how large it gets in another array.
 #include "kernels.hpp"
 #include "scratch.hpp"
 #include "simplex_rows.hpp"
@@ -15,7 +15,7 @@ template <typename T> struct Seen {
     // As many rows as a vector has lanes, of at least as many labels.
     void rows(std::int64_t first) {
         const Row<T> row{a.labels};
-        const T *const u = a.unary + first * a.labels, *const x = a.x + first * a.labels;
+        const T *const u = a.unary + first * a.labels, *const x = a.x ? a.x + first * a.labels : nullptr;
         Vec<T> least[W];
         for (int r = 0; r < W; ++r) {
             least[r] = load(u + r * a.labels);
@@ -31,7 +31,7 @@ template <typename T> struct Seen {
             Vec<T> near = load(gap + place), large = load(most + place);
             for (int r = 0; r < W; ++r) {
                 near = smaller<T>(load(u + r * a.labels + place) - best[r], near);
-                large = larger<T>(load(x + r * a.labels + place), large);
+                if (x) large = larger<T>(load(x + r * a.labels + place), large);
             }
             store(gap + place, near);
             store(most + place, large);
@@ -39,12 +39,12 @@ template <typename T> struct Seen {
     }
 
     void one(std::int64_t i) {
-        const T *const u = a.unary + i * a.labels, *const x = a.x + i * a.labels;
+        const T *const u = a.unary + i * a.labels, *const x = a.x ? a.x + i * a.labels : nullptr;
         T least = u[0];
         for (std::int64_t s = 1; s < a.labels; ++s) least = u[s] < least ? u[s] : least;
         for (std::int64_t s = 0; s < a.labels; ++s) {
             gap[s] = u[s] - least < gap[s] ? u[s] - least : gap[s];
-            most[s] = x[s] > most[s] ? x[s] : most[s];
+            if (x) most[s] = x[s] > most[s] ? x[s] : most[s];
         }
     }
 

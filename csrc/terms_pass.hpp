@@ -147,22 +147,33 @@ template <typename T, int NV> struct Terms {
             if (is_grid(c)) filtered[c].complete(bench.taken[c]);
     }
 
-    // A thread's part of x to all kernels, and to `own` what does not depend on it. False if a value was not finite.
-    bool scatter(const T* x, Bench& bench, Barrier& barrier) const {
-        const Range mine = pixels(bench.team);
+    // What does not depend on x.
+    void prepare(Team team) const {
+        const Range mine = pixels(team);
         for (std::int64_t i = mine.begin; i < mine.end; ++i) own[i] = 0;
-        for (int c = 0; c < a.terms; ++c)
-            if (is_potts(c) && a.term[c].shift)
-                for (std::int64_t i = mine.begin; i < mine.end; ++i) own[i] += a.term[c].potts * a.term[c].shift[i];
+        for (int c = 0; c < a.terms; ++c) {
+            if (!is_potts(c) || !a.term[c].shift) continue;
+            const T potts = a.term[c].potts, *const shift = a.term[c].shift;
+            T* const to = own;
+            for (std::int64_t i = mine.begin; i < mine.end; ++i) to[i] += potts * shift[i];
+        }
+    }
+
+    // A thread's part of x to all kernels. False if a value was not finite.
+    bool scatter(const T* x, Team team, Barrier& barrier) const {
+        Bench bench = this->bench(team, nullptr);
+        if (carries()) clear(bench);
         bool finite = true;
-        for_blocks(mine, [&](const Block& block) {
+        for_blocks(pixels(team), [&](const Block& block) {
             pixel.get(x, block, bench.block);
             finite = all_finite(bench.block, block.pixels) && finite;
+            for (int c = 0; c < a.terms; ++c)
+                if (bench.splats[c]) splat(c, block, bench.block, bench.splats[c]);
             take(block, bench);
         });
-        for (int c = 0; c < a.terms; ++c)
-            if (!is_grid(c)) splat_all(c, x, bench.team);
-        barrier.wait(bench.team.threads);
+        for (int c = 0; c < a.terms && !carries(); ++c)
+            if (!is_grid(c)) splat_all(c, x, team);
+        barrier.wait(team.threads);
         complete(bench);
         return finite;
     }
@@ -219,6 +230,19 @@ template <typename T, int NV> struct Terms {
         bool noted;    // Reach::last too
         Vec<T> past;   // what comes past the labels
     };
+
+    // The same without P.
+    void energies(const Block& block, const Ask& ask, T* rows) const {
+        const T factor = ask.scale * ask.unary;
+        for (std::int64_t q = 0; q < block.pixels; ++q) {
+            const T* const u = a.unary + (block.first + q) * pixel.stride;
+            Vec<T> v[NV];
+            ahead(u + kPixels * pixel.stride, kRow);
+            for (int k = 0; k + 1 < NV; ++k) v[k] = factor * load(u + k * W);
+            v[NV - 1] = pixel.within(factor * Pixel::last(u, pixel.inside(block.first + q), a.channels), ask.past);
+            for (int k = 0; k < NV; ++k) store(rows + q * kRow + k * W, v[k]);
+        }
+    }
 
     // rows = what is asked for; `given`, if it is noted, what kernels gave to the labels of the last vector. With
     // slopes, these += <other, K x> of each term.

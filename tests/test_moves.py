@@ -128,7 +128,11 @@ def pruned(monkeypatch):
     seen = []
     run = fwcrf.fused.Fused.run
     monkeypatch.setattr(
-        "fwcrf.fused.Fused.run", lambda self, x, *a, **k: (seen.append(x.shape[-1]), run(self, x, *a, **k))[1]
+        "fwcrf.fused.Fused.run",
+        lambda self, x, unary, *a, **k: (
+            seen.append((unary if x is None else x).shape[-1]),
+            run(self, x, unary, *a, **k),
+        )[1],
     )
     return seen
 
@@ -141,8 +145,10 @@ def test_labels_that_get_nothing_are_left_out(solver, pruned):
     expected = one_by_one(E, SOLVERS[solver])
     pruned.clear()
     found = at_once(E, SOLVERS[solver])
-    assert pruned == ([4] if solver in ("l2fw", "fw") else [9])
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-11)
+    given = at_once(E, SOLVERS[solver], torch.softmax(-E.unary, -1))
+    assert pruned == 2 * ([4] if solver in ("l2fw", "fw") else [9])
+    for x in (found, given):
+        torch.testing.assert_close(x, expected, rtol=0, atol=1e-11)
 
 
 def test_labels_that_others_may_still_lift_are_not_left_out(pruned):
@@ -169,7 +175,9 @@ def test_labels_that_are_nowhere_likely_are_taken_together(solver, pruned):
     found = at_once(E, SOLVERS[solver])
     alike = solver != "efw, given steps"
     assert (max(pruned) < 40 and len(pruned) == 1) if alike else pruned == [40]
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    given = at_once(E, SOLVERS[solver], torch.softmax(-E.unary, -1))
+    for x in (found, given):
+        torch.testing.assert_close(x, expected, rtol=0, atol=1e-5)
     # Rare labels keep their share, not only the likely ones.
     rare = expected[..., 3:] > 1e-30
     torch.testing.assert_close(found[..., 3:][rare], expected[..., 3:][rare], rtol=0.02, atol=0)

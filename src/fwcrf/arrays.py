@@ -78,8 +78,9 @@ class Stored:
         """A part as it is stored."""
         found = self.array[self._index(images, window)]
         if not isinstance(found, Tensor):
-            # A copy also settles read-only memory, foreign byte order and negative strides.
-            found = torch.from_numpy(np.array(found, dtype=_NUMPY[dtype], order="C"))
+            # A copy settles read-only memory, foreign byte order and negative strides.
+            plain = isinstance(found, np.ndarray) and found.dtype == _NUMPY[dtype] and found.flags.carray
+            found = torch.from_numpy(found if plain else np.array(found, dtype=_NUMPY[dtype], order="C"))
         found = found.detach()
         if found.is_cpu and found.dtype != dtype and device in (None, found.device):
             return empty(found.shape, dtype).copy_(found)

@@ -13,15 +13,17 @@ from fwcrf.memory import empty
 from fwcrf.threads import threads_for
 
 
-def spans(x: Tensor, unary: Tensor) -> tuple[Tensor, Tensor]:
+def spans(x: Tensor | None, unary: Tensor) -> tuple[Tensor, Tensor]:
     """Of each label, over all rows: the least lead of the best label by unary, and the largest x.
+
+    If there is no x, a bound on softmax(-unary): none is larger than exp(-lead).
 
     >>> spans(torch.tensor([[0.2, 0.8], [0.9, 0.1]]), torch.tensor([[1.0, 0.0], [2.0, 5.0]]))
     (tensor([0., 0.]), tensor([0.9000, 0.8000]))
     """
-    gap, most = x.new_empty(x.shape[-1]), x.new_empty(x.shape[-1])
-    _core.label_spans(_rows(x), _rows(unary), gap, most, _threads(x))
-    return gap, most
+    gap, most = unary.new_empty(2, unary.shape[-1])
+    _core.label_spans(None if x is None else _rows(x), _rows(unary), gap, most, _threads(unary))
+    return gap, torch.exp(-gap) if x is None else most
 
 
 def take(x: Tensor, which: Tensor) -> Tensor:
@@ -42,25 +44,31 @@ def spread(x: Tensor, which: Tensor, labels: int) -> Tensor:
     return _Spread.apply(x, which, labels)  # type: ignore[return-value]
 
 
-def lump(x: Tensor, unary: Tensor, kept: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-    """x and unary with the columns ``kept`` and one for all others.
+def start(unary: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
+    """The columns ``kept`` of softmax(-unary) and of unary."""
+    few, energies = (empty((*unary.shape[:-1], len(kept)), unary.dtype) for _ in range(2))
+    _core.lump_columns(None, _rows(unary), kept, 0.0, _rows(few), _rows(energies), _threads(unary))
+    return few, energies
 
-    There x is the sum of theirs, and exp(scale unary) that of their exponentials.
+
+def lump(x: Tensor | None, unary: Tensor, kept: Tensor, scale: float) -> tuple[Tensor | None, Tensor]:
+    """x, or softmax(-unary), and unary with the columns ``kept`` and one for all others.
+
+    There x is the sum of theirs, and exp(scale unary) that of their exponentials. Where there is no x and need not
+    be one, there is none of this either: with a scale of -1 it is softmax(-unary) again.
     """
-    shape = (*x.shape[:-1], len(kept) + 1)
-    few, energies = empty(shape, x.dtype), empty(shape, x.dtype)
-    _core.lump_columns(
-        _rows(x), _rows(unary), kept, scale, _rows(few), _rows(energies), None, _threads(x)
-    )  # fmt: skip
+    shape = (*unary.shape[:-1], len(kept) + 1)
+    few = None if x is None and scale == -1 else empty(shape, unary.dtype)
+    energies = empty(shape, unary.dtype)
+    given, found = (None if t is None else _rows(t) for t in (x, few))
+    _core.lump_columns(given, _rows(unary), kept, scale, found, _rows(energies), _threads(unary))
     return few, energies
 
 
 def unlump(few: Tensor, energies: Tensor, unary: Tensor, kept: Tensor, scale: float) -> Tensor:
     """The array with all columns of ``unary``: each of those that were taken together has its part."""
     out = empty(unary.shape, unary.dtype)
-    _core.lump_columns(
-        None, _rows(unary), kept, scale, _rows(few), _rows(energies), _rows(out), _threads(out)
-    )
+    _core.unlump_columns(_rows(unary), kept, scale, _rows(few), _rows(energies), _rows(out), _threads(out))
     return out
 
 

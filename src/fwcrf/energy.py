@@ -221,3 +221,11 @@ class Energy:
             )
         x = torch.nn.functional.one_hot(labels.long(), num_labels).to(self.unary.dtype)
         return self.value(x)
+
+
+@dataclass(frozen=True)
+class Finite(Energy):
+    """An energy whose unary is known to be finite."""
+
+    def __post_init__(self) -> None:
+        pass

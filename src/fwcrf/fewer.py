@@ -40,39 +40,39 @@ class Reach(NamedTuple):
 
 
 def fewer(
-    x: Tensor, unary: Tensor, weights: Sequence[Tensor], moves: Sequence[Move], *, exactly: bool, panel: int
+    x: Tensor | None, unary: Tensor, weights: Sequence[Tensor], moves: Sequence[Move], *, exactly: bool, panel: int
 ) -> LeftOut | Together | None:
     """The problem with fewer labels, if the moves from x allow for one that takes fewer panels of labels.
 
-    ``exactly`` where derivatives count too.
+    If there is no x, from softmax(-unary). ``exactly`` where derivatives count too.
     """
-    if not _may(x, weights, moves, panel):
+    if not _may(unary, weights, moves, panel):
         return None
     usual = USUAL * sum(float(w.detach()) for w in weights)
-    gap, most = (t.double() for t in columns.spans(x.detach(), unary.detach()))
+    gap, most = (t.double() for t in columns.spans(None if x is None else x.detach(), unary.detach()))
     kinds = {m.oracle for m in moves}
     if "softmax" not in kinds:
         near = max({"project": 1.0, "vertex": 0.0}[m.oracle] / -m.scale for m in moves)
         out = _left_out(gap, most, near, usual)
-        if _panels(int((~out).sum()), panel) < _panels(x.shape[-1], panel):
+        if _panels(int((~out).sum()), panel) < _panels(unary.shape[-1], panel):
             return LeftOut.of(x, unary, out, gap, most, near)
-    elif kinds == {"softmax"} and not exactly and x.dtype == torch.float32 and _alike(moves):
+    elif kinds == {"softmax"} and not exactly and unary.dtype == torch.float32 and _alike(moves):
         scale = moves[0].scale
         share, order = torch.maximum(most, torch.exp(scale * gap)).sort()
         together = int((share.cumsum(0) <= SHARE).sum())
-        panels = _panels(x.shape[-1] - together + 1, panel)
-        if panels < _panels(x.shape[-1], panel):
+        panels = _panels(unary.shape[-1] - together + 1, panel)
+        if panels < _panels(unary.shape[-1], panel):
             # As many of them alone as there is room for.
-            together = x.shape[-1] - panels * panel + 1
+            together = unary.shape[-1] - panels * panel + 1
             return Together.of(x, unary, order[together:].sort().values, scale)
     return None
 
 
-def _may(x: Tensor, weights: Sequence[Tensor], moves: Sequence[Move], panel: int) -> bool:
+def _may(unary: Tensor, weights: Sequence[Tensor], moves: Sequence[Move], panel: int) -> bool:
     return (
         len(moves) > 2
-        and x.numel() >= LARGE
-        and min(x.shape[-1], x.numel() // x.shape[-1]) > panel
+        and unary.numel() >= LARGE
+        and min(unary.shape[-1], unary.numel() // unary.shape[-1]) > panel
         and moves[0].step == 1
         and all(m.keep == 0 and m.scale < 0 and m.unary == 1 and not m.has_dual for m in moves)
         and all(w.dim() == 0 and float(w.detach()) >= 0 for w in weights)
@@ -105,11 +105,10 @@ class LeftOut:
     near: float
 
     @staticmethod
-    def of(x: Tensor, unary: Tensor, out: Tensor, gap: Tensor, most: Tensor, near: float) -> LeftOut:
+    def of(x: Tensor | None, unary: Tensor, out: Tensor, gap: Tensor, most: Tensor, near: float) -> LeftOut:
         kept = (~out).nonzero().squeeze(-1)
-        return LeftOut(
-            columns.take(x, kept), columns.take(unary, kept), kept, x.shape[-1], gap[out], most[out], near
-        )
+        both = columns.start(unary, kept) if x is None else (columns.take(t, kept) for t in (x, unary))
+        return LeftOut(*both, kept, unary.shape[-1], gap[out], most[out], near)
 
     def holds(self, reach: Reach) -> bool:
         """Whether moves with this reach end where those with all labels do."""
@@ -124,14 +123,14 @@ class LeftOut:
 class Together:
     """Where to start with one label, the last, for all that are nowhere likely."""
 
-    x: Tensor
+    x: Tensor | None
     unary: Tensor
     kept: Tensor
     all_unary: Tensor
     scale: float
 
     @staticmethod
-    def of(x: Tensor, unary: Tensor, kept: Tensor, scale: float) -> Together:
+    def of(x: Tensor | None, unary: Tensor, kept: Tensor, scale: float) -> Together:
         return Together(*columns.lump(x, unary, kept, scale), kept, unary, scale)
 
     def holds(self, reach: Reach) -> bool:

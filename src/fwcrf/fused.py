@@ -87,14 +87,12 @@ class Fused:
             return _Apply.apply(self, x, unary, *weights)  # type: ignore[return-value]
         return self.answer(x, unary, weights)
 
-    def moved(
-        self, x: Tensor, unary: Tensor, moves: Sequence[Move], *, in_place: bool = False
-    ) -> Tensor | None:
-        """Where the moves lead from x; None if derivatives are asked for that this engine has not."""
-        if x.shape[-1] > self.native.most_labels() and any(m.has_dual for m in moves):
+    def moved(self, x: Tensor | None, unary: Tensor, moves: Sequence[Move]) -> Tensor | None:
+        """Where the moves lead from x, or from softmax(-unary); None for derivatives that this engine has not."""
+        if unary.shape[-1] > self.native.most_labels() and any(m.has_dual for m in moves):
             return None
-        weights = self._weights(x)
-        learning = self._differentiated(x, unary)
+        weights = self._weights(unary if x is None else x)
+        learning = self._differentiated(unary if x is None else x, unary)
         if learning and any(
             m.step != 1 or m.keep != 0 or m.has_dual or m.oracle not in _ORACLES for m in moves
         ):
@@ -102,27 +100,30 @@ class Fused:
         # An infinite energy stays infinite, also for a move that does not look at the unary.
         if any(m.unary != 1 for m in moves) and not bool(torch.isfinite(unary.sum())):
             return None
+        if x is None and (learning or any(m.has_dual for m in moves)):
+            x = softmax(unary, -1.0)
 
         def go(
-            x: Tensor, unary: Tensor, moves: Sequence[Move], *, in_place: bool, noted: bool = True
+            x: Tensor | None, unary: Tensor, moves: Sequence[Move], *, noted: bool = True
         ) -> tuple[Tensor, Reach]:
             if learning:
                 end, reach = _Moves.apply(self, moves, noted, x, unary, *weights)
                 return end, Reach(*reach.tolist())
-            end = x if in_place else empty(x.shape, x.dtype)
+            if x is None and unary.shape[-1] > self.native.most_labels():
+                x = softmax(unary, -1.0)
+            end = empty(unary.shape, unary.dtype)
             made = [m.numbers() for m in moves]
-            ran = self.run(
-                x, unary, weights, made, [end] * len(moves), dual=first_dual(x, moves), noted=noted
-            )
+            dual = None if x is None else first_dual(x, moves)
+            ran = self.run(x, unary, weights, made, [end] * len(moves), dual=dual, noted=noted)
             return end, ran.reach
 
         panel = self.native.most_labels() // _VECTORS
         few = fewer(x, unary, weights, moves, exactly=learning, panel=panel)
         if few is not None:
-            end, reach = go(few.x, few.unary, moves, in_place=True)
+            end, reach = go(few.x, few.unary, moves)
             if few.holds(reach):
                 return few.all_labels(end)
-        return go(x, unary, moves, in_place=in_place, noted=False)[0]
+        return go(x, unary, moves, noted=False)[0]
 
     def _weights(self, x: Tensor) -> list[Tensor]:
         check_values(x, self.terms[0][0].n, self.batch_shape)
@@ -135,7 +136,7 @@ class Fused:
 
     def run(
         self,
-        x: Tensor,
+        x: Tensor | None,
         unary: Tensor | None,
         weights: Sequence[Tensor],
         moves: Sequence[Sequence[float]],
@@ -150,15 +151,18 @@ class Fused:
     ) -> Ran:
         """Fill ``outs``, one move after the other; the sum of all but the last is added to ``total``.
 
+        If there is no x, from softmax(-unary).
+
         With ``slopes``, find the derivative of <other, P x> in each weight, summed over the moves. The
         reach is that of Potts terms, and 0 unless ``noted``.
         """
-        labels, terms = x.shape[-1], len(weights)
-        flat = lambda t: None if t is None else t.detach().contiguous().view(-1, *x.shape[-2:])  # noqa: E731
+        like = outs[0]
+        labels, terms = like.shape[-1], len(weights)
+        flat = lambda t: None if t is None else t.detach().contiguous().view(-1, *like.shape[-2:])  # noqa: E731
         full = torch.tensor([w.dim() > 0 for w in weights], dtype=torch.uint8)
         potts = torch.stack([w.detach().double() if w.dim() == 0 else torch.zeros((), dtype=torch.float64)
                              for w in weights])  # fmt: skip
-        matrices = x.new_zeros(terms, labels, labels)
+        matrices = like.new_zeros(terms, labels, labels)
         for M, w in zip(matrices, weights, strict=True):
             if w.dim():
                 M.copy_(w.detach())
@@ -166,9 +170,9 @@ class Fused:
         finite, *reach = self.native.run(
             flat(x), flat(unary), potts, full, matrices, torch.tensor(moves, dtype=torch.float64),
             [flat(t) for t in outs], [flat(t) for t in others], flat(total), flat(dual), found,
-            noted, threads_for(40 * terms * x.numel()),
+            noted, threads_for(40 * terms * like.numel()),
         )  # fmt: skip
-        if checked and not finite:
+        if checked and not finite and x is not None:
             check_finite(x, "x")
         return Ran(found, Reach(*reach))
 

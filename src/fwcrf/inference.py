@@ -11,13 +11,12 @@ from torch import Tensor
 from fwcrf import pairwise, solvers
 from fwcrf import rounding as roundings
 from fwcrf.compatibility import Compatibility
-from fwcrf.energy import Energy
+from fwcrf.energy import Energy, Finite
 from fwcrf.kernels.gaussians import Weight
 from fwcrf.kernels.operator import Normalization, Operator
 from fwcrf.rounding import Rounding, nearest
 from fwcrf.simplex import softmax
 from fwcrf.solvers import Solver
-from fwcrf.start import Begun, Start
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,7 @@ class Inference:
         weights: Sequence[Weight],
         unary: Tensor,  # (*batch, n, L)
         ignore: Tensor | None = None,  # (*batch, n)
-        begin: Start | None = None,  # of this unary
+        finite: bool = False,  # whether the unary is known to be so
     ) -> tuple[Tensor | None, Tensor]:
         """Labels ``(*batch, n)`` and probabilities ``(*batch, n, L)``.
 
@@ -65,7 +64,7 @@ class Inference:
             compat=self.compatibility,
             self_edges=self.self_edges,
         )
-        E = Energy(P, unary) if begin is None else Begun.at(begin, P)
+        E = Finite(P, unary) if finite else Energy(P, unary)
         found = solvers.minimize(E, self.solver, num_steps=self.num_steps, rounding=self.rounding)
         x = found.probabilities
         if ignore is None:

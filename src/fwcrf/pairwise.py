@@ -53,12 +53,10 @@ class Pairwise(ABC):
         """P x + u."""
         return self(x) + unary
 
-    def moved(
-        self, x: Tensor, unary: Tensor, moves: Sequence[Move], *, in_place: bool = False
-    ) -> Tensor | None:
+    def moved(self, x: Tensor | None, unary: Tensor, moves: Sequence[Move]) -> Tensor | None:
         """Where moves along P x + u lead from x; None if they have to be made one by one.
 
-        With ``in_place`` the answer may be in the memory of x.
+        If there is no x, from softmax(-u).
         """
         return None
 
@@ -99,11 +97,9 @@ class Dense(Pairwise):
         engine = self._engine(x, unary)
         return self._one_by_one(x) + unary if engine is None else engine(x, unary)
 
-    def moved(
-        self, x: Tensor, unary: Tensor, moves: Sequence[Move], *, in_place: bool = False
-    ) -> Tensor | None:
-        engine = self._engine(x, unary) if moves else None
-        return None if engine is None else engine.moved(x, unary, moves, in_place=in_place)
+    def moved(self, x: Tensor | None, unary: Tensor, moves: Sequence[Move]) -> Tensor | None:
+        engine = self._engine(unary if x is None else x, unary) if moves else None
+        return None if engine is None else engine.moved(x, unary, moves)
 
     @abstractmethod
     def _one_by_one(self, x: Tensor) -> Tensor: ...

@@ -238,15 +238,13 @@ class Problem:
             )
         )
         free = keep is None and ignore is None and scribbles is None
-        begin = self.scores.start(images, tile.window, self.grid) if free else None
-        # The logits are not held on to: they are as large as all that follows.
-        unary = (
-            unary_from_logits(
+        unary = self.scores.unary(images, tile.window, self.grid) if free else None
+        finite = unary is not None
+        if unary is None:
+            # The logits are not held on to: they are as large as all that follows.
+            unary = unary_from_logits(
                 constrained(self.scores.logits(images, tile.window, self.grid, ignore), keep, scribbles)
             )
-            if begin is None
-            else begin.unary
-        )
         if ignore is not None and bool(ignore.unflatten(-1, tile.shape)[(..., *tile.inner)].all()):
             labels, x = alone(unary)
         else:
@@ -255,7 +253,7 @@ class Problem:
                 values = without(values, ignore)
             operators = [_operator(kernel, values, tile, ignore) for kernel in self.kernels]
             weights = [kernel.weight for kernel in self.kernels]
-            labels, x = self.inference(operators, weights, unary, ignore, begin)
+            labels, x = self.inference(operators, weights, unary, ignore, finite)
         return (
             None if labels is None else labels.unflatten(-1, tile.shape)[(..., *tile.inner)],
             x.unflatten(-2, tile.shape)[(..., *tile.inner, slice(None))],

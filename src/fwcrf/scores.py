@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 
 from fwcrf.arrays import Stored, Window, extremes, kind, located
+from fwcrf.energies import energies
 from fwcrf.kernels.operator import warn_caller
 from fwcrf.resample import needed, resample
-from fwcrf.start import Start, start
 
 # The confidence of a label map for which none is given.
 CONFIDENCE = 0.7
@@ -99,12 +99,30 @@ class Scores:
             values = values.clamp(min=_LEAST).log()
         return values.flatten(-len(grid) - 1, -2).contiguous()
 
-    def start(self, images: slice, window: Window, grid: Sequence[int]) -> Start | None:
-        """Energies and the point to start from, where one pass over the scores makes both; None elsewhere."""
-        if self.form != "logits" or self.single or tuple(grid) != self.stored.grid:
+    def unary(self, images: slice, window: Window, grid: Sequence[int] | None = None) -> Tensor | None:
+        """Energies ``(*batch, n, L)``, all finite, where one pass over ordinary scores makes them.
+
+        None for scores that take more than that, or about which there is something to say.
+        """
+        if self.form == "labels" or self.single or (grid and tuple(grid) != self.stored.grid):
             return None
-        logits = self.stored.read_channels_first(self.dtype, images, window, self.device)
-        return None if logits is None else start(logits)
+        where = self.dtype, images, window, self.device
+        values = self.stored.read_channels_first(*where)
+        last = values is None
+        if values is None:
+            values = self.stored.read(*where).flatten(-len(self.stored.grid) - 1, -2)
+        likely = self.form == "probabilities"
+        found = energies(values, labels_last=last, least=_LEAST if likely else None)
+        if found is None or not found[1].finite:
+            return None
+        return found[0] if not likely or self._ordinary(*found[1][1:]) else None
+
+    def _ordinary(self, least: float, most: float, low: float, high: float) -> bool:
+        """Whether these are extremes of probabilities, and of their sums."""
+        return least > 0 and most < torch.inf and self._sums_to_one(low, high)
+
+    def _sums_to_one(self, low: float, high: float) -> bool:
+        return max(high - 1, 1 - low) <= max(_SUM_TOLERANCE, _resolution(self.stored.array))
 
     @property
     def given_channels(self) -> int | None:
@@ -175,7 +193,7 @@ class Scores:
                 "hardly win, whatever the image says: np.clip(probabilities, 0.001, 1) is more modest. To "
                 "forbid a label for certain, pass logits with -inf.",
             )
-        if max(high - 1, 1 - low) <= max(_SUM_TOLERANCE, _resolution(self.stored.array)):
+        if self._sums_to_one(low, high):
             return values
         self._warn(
             "sums",

@@ -50,16 +50,18 @@ def minimize(
     if tol is not None and not tol >= 0:
         raise ValueError(f"tol={tol!r}; expected 0 or more, or None to take all the steps.")
     round_ = roundings.get(rounding)
-    ours = x0 is None
-    x0 = f._start() if x0 is None else _feasible(x0, f)
+    if x0 is not None:
+        x0 = _feasible(x0, f)
 
     if (
         not trace
         and tol is None
         and callback is None
-        and (x := at_once(f, solver, x0, num_steps, in_place=ours)) is not None
+        and (x := at_once(f, solver, x0, num_steps)) is not None
     ):
         return Solution(x, f, round_)
+    if x0 is None:
+        x0 = f._start()
     tracer = Tracer(f, round_) if trace else None
     seen, run = (f, _call) if tracer is None else (tracer.counted, tracer.run)
     state = run(solver.init, seen, x0)

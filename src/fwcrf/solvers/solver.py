@@ -28,16 +28,14 @@ class Solver(Protocol):
     def step(self, f: Any, state: Any, k: int) -> Any: ...
 
 
-def at_once(
-    f: Energy, solver: Solver, x0: Tensor, num_steps: int, *, in_place: bool = False
-) -> Tensor | None:
+def at_once(f: Energy, solver: Solver, x0: Tensor | None, num_steps: int) -> Tensor | None:
     """x after so many steps, where f's operator can take them at once; None otherwise.
 
-    With ``in_place`` it may be in the memory of x0.
+    From softmax(-unary) if there is no ``x0``.
     """
     known = getattr(solver, "moves", None)
     moves: Sequence[Move] | None = None if known is None else known(num_steps)
-    return f.pairwise.moved(x0, f.unary, moves, in_place=in_place) if moves else None
+    return f.pairwise.moved(x0, f.unary, moves) if moves else None
 
 
 class Iterate(NamedTuple):

@@ -44,8 +44,8 @@ template <typename T> void simplex(Choices& c) {
     }
 }
 
-inline bool start_of(const StartArgs<float>& args) { return kernels().start_f32(args); }
-inline bool start_of(const StartArgs<double>& args) { return kernels().start_f64(args); }
+inline Extent energies_of(const EnergyArgs<float>& args) { return kernels().energies_f32(args); }
+inline Extent energies_of(const EnergyArgs<double>& args) { return kernels().energies_f64(args); }
 
 template <typename T> void grid(Choices& c) {
     const std::int64_t outer = c.integer(0, 4), length = c.integer(0, 30), inner = c.integer(0, 30);
@@ -73,12 +73,19 @@ template <typename T> void grid(Choices& c) {
             for (std::int64_t j = 0; j < inner; ++j)
                 if (turned[(b * inner + j) * length + i] != x[(b * length + i) * inner + j]) found("not transposed");
     if (length) {
-        Array<T> energies(x.size), chances(x.size);
-        const StartArgs<T> begin{x.get(), energies.get(), chances.get(), outer, length, inner, threads};
-        const bool finite = start_of(begin);
-        if (!finite || !chances.finite()) found("a start is not finite");
+        Array<T> first(x.size), last(x.size), likely(x.size);
+        EnergyArgs<T> args{x.get(), first.get(), outer, length, inner, false, false, T(1e-8), threads};
+        if (!energies_of(args).finite) found("an energy is not finite");
+        args.x = turned.get();
+        args.last = true;
+        args.out = last.get();
+        if (!energies_of(args).finite) found("an energy is not finite");
         for (std::int64_t i = 0; i < x.size; ++i)
-            if (energies[i] != -turned[i]) found("an energy is not right");
+            if (first[i] != -turned[i] || last[i] != first[i]) found("an energy is not right");
+        args.probabilities = true;
+        args.out = likely.get();
+        energies_of(args);
+        if (!likely.finite()) found("the energy of a probability is not finite");
     }
     const int axes = c.integer(1, 3), channels = c.integer(0, 4);
     std::int64_t sizes[3], n = 1;

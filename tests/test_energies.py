@@ -1,0 +1,137 @@
+"""Energies of a network's scores, in one pass."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from fwcrf import refine
+from fwcrf.energies import energies
+from fwcrf.energy import Energy, Finite
+from fwcrf.kernels import Bilateral, Exact
+from fwcrf.pairwise import dense, of_image
+from fwcrf.scores import read_scores
+from fwcrf.solvers import minimize
+
+SIZES = pytest.mark.parametrize("n", [1, 7, 8, 63, 64, 65, 200, 1003])
+LABELS = pytest.mark.parametrize("labels", [1, 2, 3, 7, 8, 9, 21, 65])
+every_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+
+
+def placed(scores: torch.Tensor, last: bool) -> torch.Tensor:
+    return scores.mT.contiguous() if last else scores
+
+
+@every_dtype
+@LABELS
+@SIZES
+@pytest.mark.parametrize("last", [False, True])
+def test_logits(n: int, labels: int, last: bool, dtype: torch.dtype) -> None:
+    logits = 20 * torch.randn(2, labels, n, dtype=dtype)
+    found = energies(placed(logits, last), labels_last=last)
+    assert found is not None
+    unary, extent = found
+    assert torch.equal(unary, -logits.mT)
+    sums = logits.sum(-2)
+    assert extent.finite
+    assert (extent.least, extent.most) == (logits.min(), logits.max())
+    expected = torch.tensor([float(sums.min()), float(sums.max())])
+    torch.testing.assert_close(torch.tensor(extent[3:]), expected, rtol=1e-4, atol=1e-3)
+
+
+@every_dtype
+@LABELS
+@SIZES
+@pytest.mark.parametrize("last", [False, True])
+def test_probabilities(n: int, labels: int, last: bool, dtype: torch.dtype) -> None:
+    p = torch.softmax(20 * torch.randn(2, labels, n, dtype=dtype), -2)
+    found = energies(placed(p, last), labels_last=last, least=1e-8)
+    assert found is not None
+    torch.testing.assert_close(found[0], -p.clamp(min=1e-8).log().mT, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(torch.tensor(found[1][3:]), torch.ones(2), rtol=1e-5, atol=1e-5)
+    assert found[1].least == p.min()
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("where", [0, 70, 99])
+@pytest.mark.parametrize("last", [False, True])
+def test_what_is_not_finite_is_seen(bad: float, where: int, last: bool) -> None:
+    logits = torch.randn(3, 100)
+    logits[1, where] = bad
+    found = energies(placed(logits, last), labels_last=last)
+    assert found is not None and not found[1].finite
+
+
+def test_what_torch_has_to_see_is_left_to_others() -> None:
+    assert energies(torch.randn(3, 10, requires_grad=True)) is None
+    assert energies(torch.randn(3, 10).half()) is None
+    assert energies(torch.empty(3, 0)) is None
+
+
+@pytest.mark.parametrize("form", ["logits", "probabilities"])
+@pytest.mark.parametrize("kind", ["torch", "numpy"])
+def test_ordinary_scores_take_one_pass(form: str, kind: str) -> None:
+    logits = torch.randn(4, 6, 7)
+    given = logits if form == "logits" else torch.softmax(logits, 0)
+    expected = (-logits if form == "logits" else -torch.log_softmax(logits, 0)).flatten(1).mT
+    value = given if kind == "torch" else given.permute(1, 2, 0).numpy()
+    scores = read_scores(value, 2, from_logits=form == "logits")
+    found = scores.unary(slice(None), scores.stored.whole)
+    assert found is not None
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(-scores.logits(slice(None), scores.stored.whole), expected)
+
+
+@pytest.mark.parametrize("what", ["nan", "zero", "negative", "sums"])
+def test_scores_with_something_to_say_take_more(what: str) -> None:
+    p = torch.softmax(torch.randn(4, 6, 7), 0)
+    p[1, 2, 3] = {"nan": torch.nan, "zero": 0.0, "negative": -0.1, "sums": 0.7}[what]
+    scores = read_scores(p, 2)
+    assert scores.unary(slice(None), scores.stored.whole) is None
+
+
+def test_an_array_of_the_users_is_not_changed() -> None:
+    image = np.random.default_rng(0).integers(0, 256, (9, 11, 3), dtype=np.uint8)
+    p = np.random.default_rng(1).dirichlet(np.ones(4), (9, 11)).astype(np.float32)
+    before = p.copy()
+    refine(image, p, keep=np.eye(9, 11, dtype=bool))
+    refine(image, p)
+    assert np.array_equal(p, before)
+
+
+def test_finite_energies_are_not_looked_at() -> None:
+    P = dense([Exact(torch.randn(10, 2))], num_labels=3)
+    spoilt = torch.full((10, 3), torch.nan)
+    with pytest.raises(ValueError, match="NaN"):
+        Energy(P, spoilt)
+    assert Finite(P, spoilt).unary is spoilt
+
+
+@pytest.mark.parametrize("solver", ["mf", "efw", "l2fw", "fw", "pgd", "emd", "admm"])
+@pytest.mark.parametrize("far", [0.0, 500.0])
+@every_dtype
+def test_start_of_the_engine(solver: str, far: float, dtype: torch.dtype) -> None:
+    """Without x0 the engine makes it; energies far from zero are no obstacle."""
+    P = of_image([Bilateral(5.0, 0.3)], torch.rand(3, 12, 14, dtype=dtype), 11)
+    E = Energy(P, 3 * torch.randn(168, 11, dtype=dtype) + far * torch.randn(168, 1, dtype=dtype))
+    E.unary[5, 3] = torch.inf
+    given = minimize(E, solver, torch.softmax(-E.unary, -1), num_steps=4).probabilities
+    made = minimize(E, solver, num_steps=4).probabilities
+    torch.testing.assert_close(made, given, rtol=0, atol=2e-4 if dtype == torch.float32 else 1e-10)
+    assert made[5, 3] == 0
+
+
+@pytest.mark.parametrize("labels", [2, 21])
+def test_refining_a_view_or_with_a_mask_of_nothing(labels: int) -> None:
+    image, logits = 255 * torch.rand(3, 20, 30), torch.randn(labels, 20, 30)
+    given = dict(from_logits=True, return_probabilities=True)
+    expected = refine(image, logits, **given)
+    wide = torch.zeros(labels, 20, 60)
+    wide[..., ::2] = logits
+    for found in (
+        refine(image, wide[..., ::2], **given),
+        refine(image, logits, keep=torch.zeros(20, 30, dtype=torch.bool), **given),
+    ):
+        assert torch.equal(found[0], expected[0])
+        assert torch.allclose(found[1], expected[1], atol=1e-5)
