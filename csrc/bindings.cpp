@@ -650,6 +650,30 @@ template <typename T> void bind_model(nb::module_& m, const char* name) {
              "threads"_a);
 }
 
+// See NormalArgs. The least and the largest row sum.
+template <typename T>
+std::pair<double, double> normal(In<std::int32_t, 3> index, In<T, 3> weight, In<std::int64_t, 3> order,
+                                 In<std::int32_t, 3> neighbors, In<T, 1> factor, double exponent, double tap,
+                                 double identity, Out<T, 3> out, Out<T, 2> shift, Out<T, 2> minus, int threads) {
+    const std::size_t batch = index.shape(0), n = index.shape(1), corners = index.shape(2);
+    require(corners >= 2 && corners <= kTabled, "2 to 6 corners");
+    for (int axis = 0; axis < 3; ++axis)
+        require(weight.shape(axis) == index.shape(axis) && out.shape(axis) == index.shape(axis), "shapes");
+    require(order.shape(0) == batch && order.shape(1) == n && order.shape(2) == 1, "one word of order per point");
+    require(neighbors.shape(0) == corners && neighbors.shape(2) == 2, "neighbours of every axis");
+    require(factor.shape(0) == batch && exponent <= 0 && threads >= 1, "one factor per image");
+    for (const auto& array : {shift, minus}) require(array.shape(0) == batch && array.shape(1) == n, "one entry per point");
+    const NormalArgs<T> args{static_cast<std::int64_t>(batch), static_cast<std::int64_t>(n),
+                             static_cast<std::int64_t>(neighbors.shape(1)), static_cast<int>(corners), index.data(),
+                             weight.data(), order.data(), neighbors.data(), factor.data(), exponent, tap, identity,
+                             out.data(), shift.data(), minus.data(), threads};
+    nb::gil_scoped_release release;
+    Sums found;
+    if constexpr (sizeof(T) == 4) found = kernels().normal_f32(args);
+    else found = kernels().normal_f64(args);
+    return {found.least, found.most};
+}
+
 template <typename T> void bind(nb::module_& m) {
     m.def("build_lattice", &build_lattice<T>, "features"_a.noconvert(), "scale"_a.noconvert(),
           "low"_a.noconvert(), "high"_a.noconvert(), "index"_a.noconvert(), "weight"_a.noconvert(),
@@ -666,6 +690,9 @@ template <typename T> void bind(nb::module_& m) {
     m.def("diagonal", &lattice_diagonal<T>, "index"_a.noconvert(), "weight"_a.noconvert(),
           "order"_a.noconvert(), "neighbors"_a.noconvert(), "tap"_a, "identity"_a, "out"_a.noconvert(),
           "slopes"_a.noconvert().none(), "threads"_a);
+    m.def("normal", &normal<T>, "index"_a.noconvert(), "weight"_a.noconvert(), "order"_a.noconvert(),
+          "neighbors"_a.noconvert(), "factor"_a.noconvert(), "exponent"_a, "tap"_a, "identity"_a, "out"_a.noconvert(),
+          "shift"_a.noconvert(), "minus"_a.noconvert(), "threads"_a);
     m.def("gaussian_sums", &gaussian_sums<T>, "rows"_a.noconvert(), "columns"_a.noconvert(), "out"_a.noconvert(),
           "threads"_a);
     m.def("placed", &placed<T>, "weight"_a.noconvert(), "factor"_a.noconvert(), "exponent"_a, "out"_a.noconvert(),

@@ -18,6 +18,8 @@ namespace fwcrf {
     void corner_dots_f64(const FilterArgs<double>&, const double*, double*);                       \
     void diagonal_f32(const DiagonalArgs<float>&);                                                 \
     void diagonal_f64(const DiagonalArgs<double>&);                                                \
+    Sums normal_f32(const NormalArgs<float>&);                                                     \
+    Sums normal_f64(const NormalArgs<double>&);                                                    \
     void gaussian_sums_f32(const SumArgs<float>&);                                                 \
     void gaussian_sums_f64(const SumArgs<double>&);                                                \
     void placed_f32(const PlaceArgs<float>&);                                                      \
@@ -77,6 +79,8 @@ namespace fwcrf {
                                corner_dots_f64,                                                    \
                                diagonal_f32,                                                       \
                                diagonal_f64,                                                       \
+                               normal_f32,                                                         \
+                               normal_f64,                                                         \
                                gaussian_sums_f32,                                                  \
                                gaussian_sums_f64,                                                  \
                                placed_f32,                                                         \

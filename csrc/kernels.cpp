@@ -2,15 +2,14 @@
 //
 // Work is split into contiguous ranges, one per thread, so that the result depends on the number of
 // threads but never on their timing.
+#include "diagonal_rows.hpp"
 #include "kernels.hpp"
 #include "lattice_pass.hpp"
 #include "scratch.hpp"
+#include "single_lattice.hpp"
 #include "vectors.hpp"
 
 #include <cstring>
-#ifdef __x86_64__
-#include <immintrin.h>
-#endif
 
 namespace fwcrf::FWCRF_ISA {
 
@@ -33,69 +32,29 @@ static bool filter_panel(const FilterArgs<T>& a, std::int64_t first, std::int64_
     return !bad;
 }
 
-// One channel, as for the sums of rows: a lattice of single values stays in the nearest cache, where one of vectors does
-// not. For the symmetric order.
-template <typename T, int C> struct Line {
-    const FilterArgs<T>& a;
-    T* const base;  // four lattices to work in, and one of each thread's own
-    Barrier barrier{};
-
-    static std::int64_t size(const FilterArgs<T>& a) { return a.vertices + 1; }
-    T* lattice(int number) const { return base + number * size(a); }
-
-    void splat(Range points, T* __restrict values) const {
-        const int corners = C ? C : a.corners;
-        std::memset(values, 0, size(a) * sizeof(T));
+// One channel.
+template <typename T, int C> static bool filter_line(const FilterArgs<T>& a, Scratch& scratch) {
+    SingleLattice<T> lattice{a.vertices, a.corners, a.neighbors, a.tap, a.identity};
+    lattice.base = scratch.get<T>(lattice.room(a.threads));
+    const int corners = C ? C : a.corners;
+    bool bad = false;
+#ifdef _OPENMP
+#pragma omp parallel num_threads(a.threads) reduction(|| : bad)
+#endif
+    {
+        const Team team = this_team();
+        const Range points = share(a.n, team.thread, team.threads);
+        T* const values = lattice.cleared(team);
         for (std::int64_t i = points.begin; i < points.end; ++i)
             for (int c = 0; c < corners; ++c) values[a.index[i * corners + c]] += a.splat[i * corners + c] * a.x[i];
-    }
-    T blurred(const T* source, int axis, std::int64_t v) const {
-        const std::int32_t* const pair = a.neighbors + (axis * a.vertices + v) * 2;
-        return source[v] + a.tap * (source[pair[0]] + source[pair[1]]);
-    }
-    // False if this thread met a value that was not finite.
-    bool run(Team team) {
-        const int corners = C ? C : a.corners, last = corners - 1;
-        const Range points = share(a.n, team.thread, team.threads), own = share(a.vertices, team.thread, team.threads);
-        splat(points, lattice(4 + team.thread));
-        for (int number = 0; number < 4 && team.thread == 0; ++number) lattice(number)[a.vertices] = T(0);
-        barrier.wait(team.threads);
-        T* const all = lattice(4);
-        T nothing = 0;  // 0 * v is not a number unless v is finite
-        for (std::int64_t v = own.begin; v < own.end; ++v) {
-            for (int t = 1; t < team.threads; ++t) all[v] += lattice(4 + t)[v];
-            nothing += all[v] * T(0);
-        }
-        barrier.wait(team.threads);
-        const T *forward = all, *reverse = all;
-        for (int j = 0; j < last; ++j) {
-            T *const f = lattice(j & 1), *const r = lattice(2 + (j & 1));
-            for (std::int64_t v = own.begin; v < own.end; ++v) f[v] = blurred(forward, j, v);
-            for (std::int64_t v = own.begin; v < own.end; ++v) r[v] = blurred(reverse, last - j, v);
-            barrier.wait(team.threads);
-            forward = f;
-            reverse = r;
-        }
-        T* const done = lattice(last & 1);
-        for (std::int64_t v = own.begin; v < own.end; ++v)
-            done[v] = T(0.5) * (blurred(forward, last, v) + blurred(reverse, 0, v)) + a.identity * all[v];
-        barrier.wait(team.threads);
+        bad = !lattice.blur(team);
+        const T* const done = lattice.result();
         for (std::int64_t i = points.begin; i < points.end; ++i) {
             T sum = a.shift ? a.shift[i] * a.x[i] : T(0);
             for (int c = 0; c < corners; ++c) sum += a.slice[i * corners + c] * done[a.index[i * corners + c]];
             a.out[i] = sum;
         }
-        return nothing == T(0);
     }
-};
-
-template <typename T, int C> static bool filter_line(const FilterArgs<T>& a, Scratch& scratch) {
-    Line<T, C> line{a, scratch.get<T>((4 + a.threads) * Line<T, C>::size(a))};
-    bool bad = false;
-#ifdef _OPENMP
-#pragma omp parallel num_threads(a.threads) reduction(|| : bad)
-#endif
-    bad = !line.run(this_team());
     return !bad;
 }
 
@@ -180,117 +139,14 @@ template <typename T> static void corner_dots(const FilterArgs<T>& a, const T* l
 void corner_dots_f32(const FilterArgs<float>& a, const float* left, float* dots) { corner_dots(a, left, dots); }
 void corner_dots_f64(const FilterArgs<double>& a, const double* left, double* dots) { corner_dots(a, left, dots); }
 
-// Sixteen bytes from each of as many places as fit into a vector.
-template <typename T> static inline Vec<T> sixteens(const std::uint64_t* table, const std::int32_t* at) {
-    const auto one = [&](int q) { return table + 2 * std::int64_t{at[q]}; };
-#if defined(__AVX512F__)
-    const auto part = [&](int q) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(one(q))); };
-    const __m512i low = _mm512_inserti64x2(_mm512_castsi128_si512(part(0)), part(1), 1);
-    return (Vec<T>)_mm512_inserti64x2(_mm512_inserti64x2(low, part(2), 2), part(3), 3);
-#elif defined(__AVX2__)
-    const auto part = [&](int q) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(one(q))); };
-    return (Vec<T>)_mm256_inserti128_si256(_mm256_castsi128_si256(part(0)), part(1), 1);
-#else
-    Vec<T> v;
-    std::memcpy(&v, one(0), sizeof(v));
-    return v;
-#endif
-}
-
-// So many points at a time as a vector has lanes.
-template <int C, typename T> struct DiagonalRows {
-    using Integer = decltype(Vec<T>{} > Vec<T>{});
-    static constexpr int W = kLanes<T>;
-    static constexpr int kBits = 8 * sizeof(T);
-    static constexpr int kParts = 64 / kBits;       // lanes that a word of `open` takes
-    static constexpr int kCorners = W / (2 * kParts);  // whose words fit into a vector
-    static constexpr int kPadded = (C + kCorners - 1) / kCorners * kCorners;
-
-    Integer down[kPadded][kParts], up[kPadded][kParts];
-    Vec<T> weight[C];
-
-    // The points at these places in the arrays.
-    DiagonalRows(const DiagonalArgs<T>& a, const std::int64_t (&point)[W]) {
-        for (int k = 0; k < kPadded; k += kCorners) {
-            Vec<T> square[W];
-            for (int l = 0; l < W; ++l) {
-                std::int32_t at[kCorners];
-                for (int q = 0; q < kCorners; ++q) at[q] = a.index[point[l] * C + (k + q < C ? k + q : 0)];
-                square[l] = sixteens<T>(a.open, at);
-            }
-            transpose<T>(square);
-            for (int q = 0; q < kCorners; ++q)
-                for (int p = 0; p < kParts; ++p) {
-                    down[k + q][p] = (Integer)square[2 * q * kParts + p];
-                    up[k + q][p] = (Integer)square[(2 * q + 1) * kParts + p];
-                }
-        }
-        if constexpr (C <= W) {
-            // Whole vectors, where rows follow one another and others come after them.
-            if (point[W - 1] == point[0] + W - 1 && point[W - 1] * C + W <= a.n * C) {
-                Vec<T> square[W];
-                for (int l = 0; l < W; ++l) square[l] = load(a.weight + point[l] * C);
-                transpose<T>(square);
-                for (int k = 0; k < C; ++k) weight[k] = square[k];
-                return;
-            }
-        }
-        for (int l = 0; l < W; ++l)
-            for (int k = 0; k < C; ++k) weight[k][l] = a.weight[point[l] * C + k];
-    }
-
-    // Whether sets of axes are among those of the words.
-    static inline Integer among(const Integer (&words)[kParts], Integer axes) {
-        if constexpr (kParts == 1) return (words[0] >> axes) & 1;
-        else return ((axes >= kBits ? words[1] : words[0]) >> (axes & (kBits - 1))) & 1;
-    }
-
-    static inline Vec<T> number(Integer small) {
-        if constexpr (sizeof(T) == 4) return __builtin_convertvector(small, Vec<T>);
-        // An integer below 2^52 in the low bits of 2^52, read as a double.
-        else return (Vec<T>)(small | 0x4330000000000000) - 4503599627370496.0;
-    }
-
-    // The quadratic form, and its derivatives, added to 0, if they are asked for.
-    template <bool Slopes>
-    Vec<T> sums(const Integer (&axis)[C], const T (&power)[C + 1], T identity, Vec<T> (&slope)[C]) const {
-        Vec<T> sum{};
-        for (int k = 0; k < C; ++k) {
-            Vec<T> reached = (T(1) + identity) * weight[k];
-            if (Slopes) slope[k] += reached;
-            Integer axes{};
-            // s steps up the axes that follow corner k lead to corner k + s, and down again.
-            for (int s = 1; s <= C; ++s) {
-                const int to = (k + s) % C;
-                axes |= axis[(k + s - 1) % C];
-                const Vec<T> chains = power[s] * number(among(up[k], axes) + among(down[to], axes));
-                reached += chains * weight[to];
-                if (Slopes) slope[to] += chains * weight[k];
-            }
-            sum += weight[k] * reached;
-            if (Slopes) slope[k] += reached;
-        }
-        return sum;
-    }
-};
-
 template <int C, typename T> static void diagonal_rows(const DiagonalArgs<T>& a, Range range) {
     using Rows = DiagonalRows<C, T>;
     constexpr int W = Rows::W;
-    T power[C + 1] = {T(1)};
-    for (int s = 1; s <= C; ++s) power[s] = power[s - 1] * static_cast<T>(a.tap);
+    const typename Rows::Taps taps(a.tap, a.identity);
     for (std::int64_t i = range.begin; i < range.end; i += W) {
-        std::int64_t point[W];
-        for (int l = 0; l < W; ++l) point[l] = i + l < range.end ? i + l : i;
-        typename Rows::Integer order, axis[C];
-        static_assert(kTabled * kOrderBits < 32, "the order of all axes fits into a lane");
-        for (int l = 0; l < W; ++l) order[l] = static_cast<std::int32_t>(a.order[point[l]]);
-        for (int k = 0; k < C; ++k) axis[k] = 1 << ((order >> kOrderBits * k) & 31);
-        const Rows rows(a, point);
-        const T identity = static_cast<T>(a.identity);
+        const Rows rows(a, i, range.end);
         Vec<T> slope[C] = {};
-        const Vec<T> sum = a.slopes ? rows.template sums<true>(axis, power, identity, slope)
-                                    : rows.template sums<false>(axis, power, identity, slope);
+        const Vec<T> sum = a.slopes ? rows.template sums<true>(taps, slope) : rows.template sums<false>(taps, slope);
         if (i + W <= range.end) store(a.out + i, sum);
         else store_part(a.out + i, sum, range.end - i);
         for (int l = 0; a.slopes && l < W && i + l < range.end; ++l)

@@ -1,7 +1,7 @@
 // The inner loops, compiled once per instruction set and chosen at run time.
 //
-// edges.cpp, embed.cpp, energies.cpp, fused.cpp, gaussian.cpp, kernels.cpp, layout.cpp, lump.cpp, simplex.cpp and spans.cpp
-// are compiled several times with FWCRF_ISA naming the variant; each copy lives in its own namespace and is reached through
+// edges.cpp, embed.cpp, energies.cpp, fused.cpp, gaussian.cpp, kernels.cpp, layout.cpp, lump.cpp, normal.cpp, simplex.cpp and
+// spans.cpp are compiled several times with FWCRF_ISA naming the variant; each copy lives in its own namespace and is reached through
 // one table of function pointers.
 #pragma once
 
@@ -60,6 +60,31 @@ template <typename T> struct DiagonalArgs {
     T* out;                          // (n)
     T* slopes;                       // (n, corners) or null: the derivatives in the weights
     int threads;
+};
+
+// K = S (B + identity I) S' of weights that are placed as in PlaceArgs, with every K_ii set to 1, divided by the square roots
+// of its row sums on both sides.
+template <typename T> struct NormalArgs {
+    std::int64_t batch, n, vertices;
+    int corners;                     // at most kTabled
+    const std::int32_t* index;       // (batch, n, corners)
+    const T* weight;                 // (batch, n, corners)
+    const std::int64_t* order;       // (batch, n)
+    const std::int32_t* neighbors;   // (corners, vertices, 2)
+    const T* factor;                 // (batch)
+    double exponent, tap, identity;
+    T* out;                          // (batch, n, corners), the weights
+    T* shift;                        // (batch, n): what has to be added to the diagonal
+    T* minus;                        // (batch, n): less what the weights alone have there
+    int threads;
+};
+// Of rows, the least and the largest.
+struct Sums {
+    double least, most;
+    void raise(Sums other) {
+        least = other.least < least ? other.least : least;
+        most = other.most > most ? other.most : most;
+    }
 };
 
 // out_i = sum_j exp(-|row_i - column_j|^2 / 2), for each image by itself.
@@ -303,6 +328,8 @@ struct Kernels {
     void (*corner_dots_f64)(const FilterArgs<double>&, const double* left, double* dots);
     void (*diagonal_f32)(const DiagonalArgs<float>&);
     void (*diagonal_f64)(const DiagonalArgs<double>&);
+    Sums (*normal_f32)(const NormalArgs<float>&);
+    Sums (*normal_f64)(const NormalArgs<double>&);
     void (*gaussian_sums_f32)(const SumArgs<float>&);
     void (*gaussian_sums_f64)(const SumArgs<double>&);
     void (*placed_f32)(const PlaceArgs<float>&);

@@ -47,6 +47,19 @@ template <typename T> static inline Vec<T> smaller(Vec<T> a, Vec<T> b) {
 #endif
 }
 
+template <typename T> static inline Vec<T> root(Vec<T> v) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(T) == 4) return (Vec<T>)_mm512_sqrt_ps((__m512)v);
+    else return (Vec<T>)_mm512_sqrt_pd((__m512d)v);
+#elif defined(__AVX2__)
+    if constexpr (sizeof(T) == 4) return (Vec<T>)_mm256_sqrt_ps((__m256)v);
+    else return (Vec<T>)_mm256_sqrt_pd((__m256d)v);
+#else
+    for (int l = 0; l < kLanes<T>; ++l) v[l] = static_cast<T>(__builtin_sqrt(v[l]));
+    return v;
+#endif
+}
+
 template <typename M> static inline bool any(M mask) {
 #if defined(__AVX512F__)
     return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;

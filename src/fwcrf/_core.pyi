@@ -53,6 +53,10 @@ def diagonal(
     slopes: Any,
     threads: int,
 ) -> None: ...
+def normal(
+    index: Any, weight: Any, order: Any, neighbors: Any, factor: Any, exponent: float, tap: float, identity: float,
+    out: Any, shift: Any, minus: Any, threads: int,
+) -> tuple[float, float]: ...  # fmt: skip
 def gaussian_sums(rows: Any, columns: Any, out: Any, threads: int) -> None: ...
 def placed(weight: Any, factor: Any, exponent: float, out: Any, threads: int) -> None: ...
 def scaled_rows(

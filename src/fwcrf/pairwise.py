@@ -129,7 +129,7 @@ class Kronecker(Dense):
     operator: Operator
     compat: Compatibility
     num_labels: int
-    removed: Tensor | None = None  # (*batch, n): the diagonal that was taken from K, where known
+    whole: Operator | None = None  # K before its diagonal was taken from it, where known; or K itself
 
     def _one_by_one(self, x: Tensor) -> Tensor:
         self._check(x)
@@ -158,9 +158,12 @@ class Kronecker(Dense):
         return sums.unsqueeze(-1) * self.compat.matrix(num_labels).to(sums).abs().sum(-1)
 
     def self_edges(self) -> list[SelfEdges] | None:
-        if self.removed is None:
+        if self.whole is None:
             return None
-        return [SelfEdges(self.removed, self.compat.matrix(self.num_labels).to(self.removed))]
+        kept = self.whole is self.operator
+        removed = self.whole.diagonal()
+        removed = torch.zeros_like(removed) if kept else removed
+        return [SelfEdges(removed, self.compat.matrix(self.num_labels).to(removed))]
 
 
 @dataclass(frozen=True)
@@ -316,13 +319,9 @@ def dense(
         compats = [compatibility(compat, num_labels)] * len(operators)  # type: ignore[arg-type]
     terms = []
     for operator, weight, c in zip(operators, weights, compats, strict=True):
-        if self_edges:
-            K, removed = operator, operator.example.new_zeros(*operator.batch_shape, operator.n)
-        else:
-            removed = operator.diagonal()
-            K = operator._without(removed)
+        K = operator if self_edges else operator.without_self_edges()
         M = c.weighted(_weight(weight, num_labels))  # type: ignore[union-attr]
-        terms.append(Kronecker(K, M, num_labels, removed))
+        terms.append(Kronecker(K, M, num_labels, operator))
     return terms[0] if len(terms) == 1 else Sum(terms)
 
 

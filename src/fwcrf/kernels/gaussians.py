@@ -137,6 +137,8 @@ def gaussian(features: Tensor, method: str, normalization: Normalization) -> Ope
 
 
 def _on_lattice(features: Tensor, normalization: Normalization) -> Operator:
+    if normalization == "symmetric":
+        return Lattice.symmetric(features)
     operator: Operator = Lattice.build(features)
     if normalization == "none":
         # The other modes divide by the row sums, and by this factor with them.
@@ -175,7 +177,7 @@ def _traced(features: Tensor, normalization: Normalization) -> Lattice:
     order = index.new_empty(0)  # of use for the diagonal only, which is known
     return Lattice(
         index, splat, slice, order, neighbors, shift,
-        identity=lattice_shape(features.shape[-1]).identity, engine=engine, _diagonal=[diagonal - shift],
+        identity=lattice_shape(features.shape[-1]).identity, engine=engine, _minus=[shift - diagonal],
     )  # fmt: skip
 
 

@@ -30,7 +30,15 @@ import torch
 from torch import Tensor
 
 from fwcrf.kernels import calibration, lattice_torch, ops
-from fwcrf.kernels.operator import Operator, broadcast, check_features, check_finite, has_values, warn_caller
+from fwcrf.kernels.operator import (
+    Operator,
+    broadcast,
+    check_features,
+    check_finite,
+    check_sums,
+    has_values,
+    warn_caller,
+)
 
 Engine = Literal["native", "torch"]
 BlurOrder = Literal["symmetric", "forward", "reverse"]
@@ -55,7 +63,7 @@ class Lattice(Operator):
     identity: float = 0.0
     blur: BlurOrder = "symmetric"
     engine: Engine = "native"
-    _diagonal: list[Tensor] = field(default_factory=list, repr=False)
+    _minus: list[Tensor] = field(default_factory=list, repr=False)  # what takes away its own diagonal, once known
 
     @staticmethod
     def build(
@@ -69,12 +77,34 @@ class Lattice(Operator):
         The native engine serves CPU tensors, every other device gets the torch engine, which builds the same
         lattice. Both are differentiable in the features: inside its simplex a point's weights are linear.
         """
+        lattice, factor = Lattice._fitted(features, blur, engine)
+        return lattice._placed(lattice_shape(features.shape[-1]).place, factor)
+
+    @staticmethod
+    def symmetric(features: Tensor) -> Operator:
+        """``build(features).with_unit_diagonal().normalized("symmetric")``, in two passes over the points."""
+        lattice, factor = Lattice._fitted(features)
+        place = lattice_shape(features.shape[-1]).place
+        tables = lattice.index, lattice.splat, lattice.order, lattice.neighbors
+        found = None
+        if lattice.engine == "native":
+            found = ops.symmetric_lattice(*tables, factor.sqrt(), 0.5 * place, _TAP, lattice.identity)
+        if found is None:
+            return lattice._placed(place, factor).with_unit_diagonal().normalized("symmetric")
+        weight, shift, minus, (least, most) = found
+        check_sums(least, most, weight.dtype)
+        return replace(lattice, splat=weight, slice=weight, shift=shift, _minus=[minus])
+
+    @staticmethod
+    def _fitted(
+        features: Tensor, blur: BlurOrder = "symmetric", engine: Engine | None = None
+    ) -> tuple[Lattice, Tensor]:
+        """The plain lattice, and the factor ``(*batch, 1)`` that its kernel has to have once it is placed."""
         check_features(features)
         engine = engine or ("native" if features.is_cpu else "torch")
         shape = lattice_shape(features.shape[-1])
         lattice = Lattice.uncalibrated(features, blur=blur, engine=engine, identity=shape.identity)
-        factor = calibration.scale(features, lattice, shape.constant, place=shape.place)
-        return lattice._placed(shape.place, factor)
+        return lattice, calibration.scale(features, lattice, shape.constant, place=shape.place)
 
     @staticmethod
     def uncalibrated(
@@ -151,14 +181,14 @@ class Lattice(Operator):
         return replace(self, splat=self.slice, slice=self.splat, blur=transposed[self.blur])
 
     def diagonal(self) -> Tensor:
-        if not self._diagonal:
+        if not self._minus:
             assert self.slice is self.splat, "the diagonal is found before rows and columns differ"
             index, weight, order = (t.flatten(0, -2) for t in (self.index, self.splat, self.order))
             find = ops.lattice_diagonal if self.engine == "native" else lattice_torch.diagonal
             out = find(weight, index, order, self.neighbors, _TAP, self.identity)
-            self._diagonal.append(out.view(self.index.shape[:-1]))
-        own = self._diagonal[0]
-        return own if self.shift is None else own + self.shift
+            self._minus.append(-out.view(self.index.shape[:-1]))
+        minus = self._minus[0]
+        return -minus if self.shift is None else self.shift - minus
 
     def restricted(self, points: Tensor) -> Lattice:
         """The block of K over some of the points, given by their numbers."""
@@ -171,7 +201,7 @@ class Lattice(Operator):
             slice=splat if self.slice is self.splat else pick(self.slice),
             order=pick(self.order),
             shift=None if self.shift is None else self.shift[..., points],
-            _diagonal=[own[..., points] for own in self._diagonal],
+            _minus=[t[..., points] for t in self._minus],
         )
 
     def _placed(self, place: float, factor: Tensor) -> Lattice:
@@ -190,25 +220,25 @@ class Lattice(Operator):
 
     def _absorb(self, left: Tensor, right: Tensor | None = None) -> Lattice:
         if right is None and self.slice is self.splat:
-            known = [*self._diagonal, *([] if self.shift is None else [self.shift])]
+            known = [*self._minus, *([] if self.shift is None else [self.shift])]
             weight, scaled = ops.scaled_both_ways(self.splat, left, known)
             return replace(
                 self,
                 splat=weight,
                 slice=weight,
                 shift=None if self.shift is None else scaled[-1],
-                _diagonal=scaled[: len(self._diagonal)],
+                _minus=scaled[: len(self._minus)],
             )
         if right is None:
             right = left
-        elif not self._diagonal:
+        elif not self._minus:
             self.diagonal()
         return replace(
             self,
             splat=ops.scaled_rows(self.splat, right),
             slice=ops.scaled_rows(self.slice, left),
             shift=None if self.shift is None else left * self.shift * right,
-            _diagonal=[left * own * right for own in self._diagonal],
+            _minus=[left * t * right for t in self._minus],
         )
 
     def shifted(self, shift: Tensor) -> Operator:
@@ -217,9 +247,11 @@ class Lattice(Operator):
         shift = shift.expand(self.index.shape[:-1])
         return replace(self, shift=shift if self.shift is None else self.shift + shift)
 
-    def _without(self, diagonal: Tensor) -> Operator:
+    def without_self_edges(self) -> Operator:
         # Whatever was added to the diagonal goes as well.
-        return replace(self, shift=-self._diagonal[0]) if self._diagonal else super()._without(diagonal)
+        if not self._minus:
+            self.diagonal()
+        return replace(self, shift=self._minus[0])
 
 
 class _Shape(NamedTuple):

@@ -88,11 +88,8 @@ class Operator(ABC):
         if mode == "none":
             return self
         sums = self.row_sums()
-        if has_values(sums) and _vanish(sums):
-            raise ValueError(
-                f"a row of the operator sums to {float(sums.min()):.3g}; expected positive sums to divide "
-                "by. Normalize before removing self-edges: a point far from all others has nothing else."
-            )
+        if has_values(sums):
+            check_sums(*(float(v) for v in sums.detach().aminmax()), sums.dtype)
         if mode == "symmetric":
             return self.scaled(sums.rsqrt())
         ones = torch.ones_like(sums)
@@ -104,17 +101,16 @@ class Operator(ABC):
 
     def without_self_edges(self) -> Operator:
         """K - diag(K): no point is its own neighbour."""
-        return self._without(self.diagonal())
-
-    def _without(self, diagonal: Tensor) -> Operator:
-        """K less its diagonal, which is known."""
-        return self.shifted(-diagonal)
+        return self.shifted(-self.diagonal())
 
 
-def _vanish(sums: Tensor) -> bool:
-    """Whether one of them is nothing beside the largest."""
-    least, most = (float(v) for v in sums.detach().aminmax())
-    return least <= 4 * torch.finfo(sums.dtype).eps * most
+def check_sums(least: float, most: float, dtype: torch.dtype) -> None:
+    """Refuse to divide by row sums of which one is nothing beside the largest."""
+    if least <= 4 * torch.finfo(dtype).eps * most:
+        raise ValueError(
+            f"a row of the operator sums to {least:.3g}; expected positive sums to divide by. Normalize before "
+            "removing self-edges: a point far from all others has nothing else."
+        )
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,6 +25,7 @@ from fwcrf.memory import empty
 from fwcrf.threads import threads_for
 
 _CHUNK_BYTES = 16 << 20
+_TABLED = 6  # corners whose sets of axes are the bits of a word
 
 
 def transformed(x: Tensor) -> bool:
@@ -369,6 +370,33 @@ def placed(weight: Tensor, exponent: float, factor: Tensor) -> Tensor:
     given, factors = weight.detach().contiguous().view(-1, *rows), factor.detach().contiguous().view(-1)
     _core.placed(given, factors, exponent, out.view(-1, *rows), threads_for(4 * out.numel()))
     return out
+
+
+def symmetric_lattice(
+    index: Tensor,
+    weight: Tensor,
+    order: Tensor,
+    neighbors: Tensor,
+    factor: Tensor,
+    exponent: float,
+    tap: float,
+    identity: float,
+) -> tuple[Tensor, Tensor, Tensor, tuple[float, float]] | None:
+    """``placed`` weights of a kernel with ones on its diagonal, divided by the roots of its row sums.
+
+    With what is then to be added to the diagonal, what would take it away instead, and the extremes of the row
+    sums. None where torch has to see what is done, or for more axes than the native code knows.
+    """
+    if not untraced(weight) or differentiated(weight, factor) or weight.shape[-1] > _TABLED or not weight.numel():
+        return None
+    out, rows = empty(weight.shape, weight.dtype), weight.shape[-2:]
+    shift, minus = (empty(weight.shape[:-1], weight.dtype) for _ in range(2))
+    found = _core.normal(
+        index.view(-1, *rows), weight.detach().contiguous().view(-1, *rows), order.view(-1, rows[0], 1), neighbors,
+        factor.detach().contiguous().view(-1), exponent, tap, identity, out.view(-1, *rows),
+        shift.view(-1, rows[0]), minus.view(-1, rows[0]), threads_for(32 * out.numel()),
+    )  # fmt: skip
+    return out, shift, minus, found
 
 
 def scaled_rows(weight: Tensor, factor: Tensor) -> Tensor:

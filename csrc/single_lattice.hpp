@@ -1,0 +1,67 @@
+// A lattice of single values, as for the sums of rows: it stays in the nearest cache, where one of vectors does not.
+#pragma once
+
+#include "lattice_pass.hpp"
+#include "scratch.hpp"
+
+#include <cstring>
+
+namespace fwcrf::FWCRF_ISA {
+
+// Every thread of a region splats into its own lattice, calls `blur`, and slices from the result. For the symmetric order.
+template <typename T> struct SingleLattice {
+    const std::int64_t vertices;
+    const int corners;
+    const std::int32_t* const neighbors;  // (corners, vertices, 2)
+    const T tap, identity;
+    T* base = nullptr;  // four lattices to work in, and one of each thread's own
+    Barrier barrier{};
+
+    std::int64_t size() const { return vertices + 1; }  // the last value stays zero: the absent neighbour
+    std::int64_t room(int threads) const { return (4 + threads) * size(); }
+    T* lattice(int number) const { return base + number * size(); }
+    const T* result() const { return lattice((corners - 1) & 1); }
+
+    T* cleared(Team team) const {
+        T* const own = lattice(4 + team.thread);
+        std::memset(own, 0, size() * sizeof(T));
+        return own;
+    }
+
+    // False if this thread met a value that was not finite.
+    bool blur(Team team) {
+        const int last = corners - 1;
+        const Range own = share(vertices, team.thread, team.threads);
+        for (int number = 0; number < 4 && team.thread == 0; ++number) lattice(number)[vertices] = T(0);
+        barrier.wait(team.threads);
+        T* const all = lattice(4);
+        T nothing = 0;  // 0 * v is not a number unless v is finite
+        for (std::int64_t v = own.begin; v < own.end; ++v) {
+            for (int t = 1; t < team.threads; ++t) all[v] += lattice(4 + t)[v];
+            nothing += all[v] * T(0);
+        }
+        barrier.wait(team.threads);
+        const T *forward = all, *reverse = all;
+        for (int j = 0; j < last; ++j) {
+            T *const f = lattice(j & 1), *const r = lattice(2 + (j & 1));
+            for (std::int64_t v = own.begin; v < own.end; ++v) f[v] = blurred(forward, j, v);
+            for (std::int64_t v = own.begin; v < own.end; ++v) r[v] = blurred(reverse, last - j, v);
+            barrier.wait(team.threads);
+            forward = f;
+            reverse = r;
+        }
+        T* const done = lattice(last & 1);
+        for (std::int64_t v = own.begin; v < own.end; ++v)
+            done[v] = T(0.5) * (blurred(forward, last, v) + blurred(reverse, 0, v)) + identity * all[v];
+        barrier.wait(team.threads);
+        return nothing == T(0);
+    }
+
+  private:
+    T blurred(const T* source, int axis, std::int64_t v) const {
+        const std::int32_t* const pair = neighbors + (axis * vertices + v) * 2;
+        return source[v] + tap * (source[pair[0]] + source[pair[1]]);
+    }
+};
+
+}  // namespace fwcrf::FWCRF_ISA
