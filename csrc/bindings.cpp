@@ -406,6 +406,8 @@ template <typename T> class Model {
   public:
     // Where the rows of a band start, and their weights: see Band.
     using Given = std::pair<In<std::int32_t, 1>, In<T, 2>>;
+    // Taps from the diagonal on, and what rows and columns are scaled by.
+    using Axis = std::tuple<In<T, 1>, In<T, 1>, In<T, 1>>;
 
     // Tables of one lattice for all images: index, splat and slice are (images, n, corners).
     void add_lattice(In<std::int32_t, 3> index, In<T, 3> splat, In<T, 3> slice, In<std::int32_t, 3> neighbors,
@@ -439,13 +441,14 @@ template <typename T> class Model {
 
     // Bands of the same grid for all images; `between` are the rows of each axis where it is coarse.
     void add_grid(std::vector<std::int64_t> sizes, std::vector<std::int64_t> between, std::vector<Given> down,
-                  std::vector<std::optional<Given>> middle, std::vector<Given> up,
+                  std::vector<std::optional<Given>> middle, std::vector<Given> up, std::vector<Axis> direct,
                   std::optional<In<T, 2>> shift) {
         const std::size_t axes = sizes.size();
         require(axes >= 1 && axes <= kMaxAxes, "1 to 8 axes");
         require(sizes_.empty() || sizes_ == sizes, "grids of one shape");
         sizes_ = sizes;
         require(down.size() == axes && middle.size() == axes && up.size() == axes && between.size() == axes, "bands");
+        require(direct.size() == axes, "taps of every axis");
         Grid<T> grid{};
         grid.axes = static_cast<int>(axes);
         std::size_t n = 1;
@@ -454,6 +457,14 @@ template <typename T> class Model {
             if (middle[a]) grid.middle[a] = band(*middle[a], between[a], between[a]);
             grid.up[a] = band(up[a], sizes[a], between[a]);
             n *= static_cast<std::size_t>(sizes[a]);
+            const auto& [taps, left, right] = direct[a];
+            require(taps.shape(0) >= 1, "at least one tap");
+            for (const auto& factor : {left, right})
+                require(static_cast<std::int64_t>(factor.shape(0)) == sizes[a], "a factor per row");
+            grid.taps[a] = taps.data();
+            grid.left[a] = left.data();
+            grid.right[a] = right.data();
+            grid.radius[a] = static_cast<std::int64_t>(taps.shape(0)) - 1;
         }
         const std::size_t images = shift ? shift->shape(0) : 1;
         begin(images, n, shift);
@@ -463,7 +474,7 @@ template <typename T> class Model {
             term.grid = grid;
             term.shift = shift ? shift->data() + g * n : nullptr;
         }
-        keep(nb::cast(down), nb::cast(middle), nb::cast(up), nb::cast(shift));
+        keep(nb::cast(down), nb::cast(middle), nb::cast(up), nb::cast(direct), nb::cast(shift));
     }
 
     // From x, (images, n, labels), or from softmax(-unary), so many moves (see Move) along unary + sum of the terms, each
@@ -642,7 +653,7 @@ template <typename T> void bind_model(nb::module_& m, const char* name) {
         .def("add_lattice", &Model<T>::add_lattice, "index"_a.noconvert(), "splat"_a.noconvert(),
              "slice"_a.noconvert(), "neighbors"_a.noconvert(), "shift"_a.noconvert().none(), "tap"_a,
              "identity"_a, "order"_a)
-        .def("add_grid", &Model<T>::add_grid, "sizes"_a, "between"_a, "down"_a, "middle"_a, "up"_a,
+        .def("add_grid", &Model<T>::add_grid, "sizes"_a, "between"_a, "down"_a, "middle"_a, "up"_a, "direct"_a,
              "shift"_a.noconvert().none())
         .def("run", &Model<T>::run, "x"_a.noconvert().none(), "unary"_a.noconvert().none(), "potts"_a.noconvert(),
              "full"_a.noconvert(), "matrices"_a.noconvert(), "moves"_a.noconvert(), "outs"_a, "others"_a,

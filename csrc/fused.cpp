@@ -4,6 +4,7 @@
 // block of pixels reads its share of every term while it is in the first-level cache, combines them over
 // the labels, goes through the oracle of a solver's step, and is written once; on the way it is scattered for the
 // next step.
+#include "binary.hpp"
 #include "fused_pass.hpp"
 #include "panels.hpp"
 #include "scratch.hpp"
@@ -62,7 +63,20 @@ template <typename T> static bool few_labels(const FusedArgs<T>& a) {
     return finite;
 }
 
+template <typename T> static bool binary(const FusedArgs<T>& a) {
+    thread_local Scratch scratch;
+    Binary<T> model(a, scratch);
+    bool bad = false;
+#ifdef _OPENMP
+#pragma omp parallel num_threads(a.threads) reduction(|| : bad)
+#endif
+    bad = !model.run(this_team());
+    scratch.trim();
+    return !bad;
+}
+
 template <typename T> static bool fused(const FusedArgs<T>& a) {
+    if (Binary<T>::takes(a)) return binary(a);
     return a.channels <= 4 * kLanes<T> ? few_labels(a) : Panels<T>{a}.run();
 }
 

@@ -265,6 +265,7 @@ template <typename T> struct Power;
 template <> struct Power<float> {
     static constexpr float per_e = 1.44269504f;             // the base is 2
     static constexpr float least = 1e-27f, most = 1e37f;  // of sums that tell
+    static constexpr float certain = 87.5f;                 // a lead of one label that leaves nothing to others
     static constexpr float shift = 12582912.0f;
     static constexpr float coefficients[] = {0.001326472422f, 0.009671513245f, 0.05550733757f, 0.2402224207f,
                                              0.6931469776f};
@@ -272,6 +273,7 @@ template <> struct Power<float> {
 template <> struct Power<double> {
     static constexpr double per_e = 1.0;
     static constexpr double least = 1e-200, most = 1e300;
+    static constexpr double certain = 699.0;
 };
 template <typename T> static inline Vec<T> power(Vec<T> x) {
     if constexpr (sizeof(T) == 8) {

@@ -8,23 +8,25 @@
 
 namespace fwcrf::FWCRF_ISA {
 
-// Every thread of a region splats into its own lattice, calls `blur`, and slices from the result. For the symmetric order.
+// Every thread of a region splats into its own two lattices, calls `blur`, and slices from the result. For the symmetric
+// order.
 template <typename T> struct SingleLattice {
-    const std::int64_t vertices;
-    const int corners;
-    const std::int32_t* const neighbors;  // (corners, vertices, 2)
-    const T tap, identity;
-    T* base = nullptr;  // four lattices to work in, and one of each thread's own
+    std::int64_t vertices = 0;
+    int corners = 0;
+    const std::int32_t* neighbors = nullptr;  // (corners, vertices, 2)
+    T tap = 0, identity = 0;
+    T* base = nullptr;  // four lattices to work in, and two of each thread's own
     Barrier barrier{};
 
     std::int64_t size() const { return vertices + 1; }  // the last value stays zero: the absent neighbour
-    std::int64_t room(int threads) const { return (4 + threads) * size(); }
+    std::int64_t room(int threads) const { return (4 + 2 * threads) * size(); }
     T* lattice(int number) const { return base + number * size(); }
     const T* result() const { return lattice((corners - 1) & 1); }
 
+    // Two, one right after the other.
     T* cleared(Team team) const {
-        T* const own = lattice(4 + team.thread);
-        std::memset(own, 0, size() * sizeof(T));
+        T* const own = lattice(4 + 2 * team.thread);
+        std::memset(own, 0, 2 * size() * sizeof(T));
         return own;
     }
 
@@ -37,7 +39,7 @@ template <typename T> struct SingleLattice {
         T* const all = lattice(4);
         T nothing = 0;  // 0 * v is not a number unless v is finite
         for (std::int64_t v = own.begin; v < own.end; ++v) {
-            for (int t = 1; t < team.threads; ++t) all[v] += lattice(4 + t)[v];
+            for (int t = 1; t < 2 * team.threads; ++t) all[v] += lattice(4 + t)[v];
             nothing += all[v] * T(0);
         }
         barrier.wait(team.threads);

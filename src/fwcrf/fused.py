@@ -362,6 +362,7 @@ def _add_grid(native: Any, K: Separable, shift: Tensor | None) -> bool:
         shift = shift.reshape(math.prod(shift.shape[:-1]), -1).contiguous()
     native.add_grid(
         list(K.shape), [f.down.rows for f in axes], [f.down.given for f in axes],
-        [f.middle and f.middle.given for f in axes], [f.up.given for f in axes], shift,
+        [f.middle and f.middle.given for f in axes], [f.up.given for f in axes],
+        [tuple(t.detach().contiguous() for t in axis) for axis in zip(K.taps, left, right, strict=True)], shift,
     )  # fmt: skip
     return True

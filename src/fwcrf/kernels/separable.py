@@ -11,7 +11,9 @@ from torch import Tensor
 
 from fwcrf.features import bandwidths
 from fwcrf.kernels import ops
+from fwcrf.kernels.ops import differentiated, untraced
 from fwcrf.kernels.operator import Normalization, Operator, check_normalization
+from fwcrf.memory import empty
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +80,12 @@ class Separable(Operator):
             return self.example.new_ones(self.n)
         return _product([a * b for a, b in zip(self.left, self.right, strict=True)])
 
+    def without_self_edges(self) -> Operator:
+        if self.left is None or self.right is None:
+            return super().without_self_edges()
+        first, *others = (a * b for a, b in zip(self.left, self.right, strict=True))
+        return self.shifted(_product([-first, *others]))
+
     def row_sums(self) -> Tensor:
         return super().row_sums() if self.left is not None else _product(self._line_sums())
 
@@ -109,5 +117,8 @@ def _product(axes: Sequence[Tensor]) -> Tensor:
     """Numbers along each axis as their products over the grid, ``(n,)``."""
     whole = axes[0]
     for one in axes[1:]:
-        whole = (whole[:, None] * one).flatten()
+        size = len(whole) * len(one)
+        plain = whole.is_cpu and untraced(whole) and not differentiated(whole, one)
+        out = empty((len(whole), len(one)), whole.dtype) if plain and size else None
+        whole = torch.mul(whole[:, None], one, out=out).flatten()
     return whole

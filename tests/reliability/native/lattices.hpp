@@ -132,6 +132,7 @@ template <typename T> struct Banded {
 template <typename T> void model(Choices& c) {
     const int threads = c.integer(1, 2), axes = c.integer(1, 3), steps = c.integer(1, 3);
     std::vector<Banded<T>> bands;
+    std::vector<Array<T>> direct;
     Term<T> terms[2]{};
     std::int64_t n = 1;
     bands.reserve(9);
@@ -141,6 +142,10 @@ template <typename T> void model(Choices& c) {
         terms[1].grid.down[a] = bands.emplace_back(c, between, size).band;
         if (c.flag()) terms[1].grid.middle[a] = bands.emplace_back(c, between, between).band;
         terms[1].grid.up[a] = bands.emplace_back(c, size, between).band;
+        terms[1].grid.radius[a] = c.integer(0, 9);
+        terms[1].grid.taps[a] = direct.emplace_back(numbers<T>(c, terms[1].grid.radius[a] + 1, 1)).get();
+        terms[1].grid.left[a] = direct.emplace_back(numbers<T>(c, size, 1)).get();
+        terms[1].grid.right[a] = direct.emplace_back(numbers<T>(c, size, 1)).get();
     }
     terms[1].grid.axes = axes;
     Built<T> l = built<T>(c, 1, n, threads);
@@ -154,11 +159,14 @@ template <typename T> void model(Choices& c) {
     terms[0].lattice.order = static_cast<BlurOrder>(c.integer(0, 2));
 
     const auto most = static_cast<int>(is_float<T> ? kernels().fused_channels_f32 : kernels().fused_channels_f64);
-    const std::int64_t labels = c.integer(1, c.integer(0, 3) ? std::min(most, 24) : most), size = n * labels;
+    const int kind = c.integer(0, 4);
+    const std::int64_t labels = kind == 4 ? 2 : c.integer(1, kind ? std::min(most, 24) : most), size = n * labels;
     auto matrices = numbers<T>(c, labels * labels, 10), shift = numbers<T>(c, n, 10);
+    // Steps as in inference: Potts, and nothing that is found on the way. Two labels are then one number per pixel.
+    const bool plain = c.flag(), alone = c.flag() && plain;
     for (Term<T>& term : terms) {
         term.potts = static_cast<T>(c.normal());
-        term.matrix = c.flag() ? matrices.get() : nullptr;
+        term.matrix = !plain && c.flag() ? matrices.get() : nullptr;
         term.shift = c.flag() ? shift.get() : nullptr;
     }
     auto x = numbers<T>(c, size, 100), unary = numbers<T>(c, size, 1e3);
@@ -170,22 +178,24 @@ template <typename T> void model(Choices& c) {
     std::vector<const T*> others(3, other.get());
     std::vector<Move<T>> moves;
     for (int k = 0; k < steps; ++k) {
-        out.push_back(k && c.flag() ? out.back() : outs.emplace_back(size).get());
-        moves.push_back({static_cast<Map>(c.integer(0, 5)), static_cast<T>(c.normal()), static_cast<T>(c.unit()),
-                         static_cast<T>(c.unit()), static_cast<T>(c.integer(0, 2)), static_cast<T>(c.integer(-1, 1)),
-                         static_cast<Dual>(c.integer(0, 2))});
+        out.push_back(k && (plain || c.flag()) ? out.back() : outs.emplace_back(size).get());
+        moves.push_back({static_cast<Map>(plain ? c.integer(1, 3) : c.integer(0, 5)), static_cast<T>(c.normal()), static_cast<T>(c.unit()),
+                         static_cast<T>(c.unit()), static_cast<T>(c.integer(0, 2)),
+                         static_cast<T>(plain ? 0 : c.integer(-1, 1)), static_cast<Dual>(plain ? 0 : c.integer(0, 2))});
     }
     Reach<T> reach;
     const bool sums = c.flag(), sloped = c.flag();
     const int first = c.flag(), count = first ? 1 : c.integer(1, 2);
-    const FusedArgs<T> args{x.get(), c.flag() ? unary.get() : nullptr, n, labels, count, terms + first, steps,
-                            moves.data(), out.data(), others.data(), sums ? sum.get() : nullptr,
-                            dual.get(), sloped ? slopes.get() : nullptr, threads, c.flag() ? &reach : nullptr};
+    const FusedArgs<T> args{alone ? nullptr : x.get(), plain || c.flag() ? unary.get() : nullptr, n, labels, count,
+                            terms + first, steps, moves.data(), out.data(), plain ? nullptr : others.data(),
+                            sums && !plain ? sum.get() : nullptr, plain ? nullptr : dual.get(),
+                            sloped && !plain ? slopes.get() : nullptr, threads,
+                            !plain && c.flag() ? &reach : nullptr};
     bool seen;
     if constexpr (is_float<T>) seen = kernels().fused_f32(args);
     else seen = kernels().fused_f64(args);
-    // Bands at random places may leave out a pixel, a lattice does not.
-    if (spoilt ? seen && !first : !seen) found("whether the model's x is finite was not seen");
+    if (seen != (alone || !spoilt)) found("whether the model's x is finite was not seen");
+    if (spoilt && alone) return;
     if (spoilt) return;
     for (auto& values : outs)
         if (!values.finite()) found("a move is not finite");

@@ -1,0 +1,312 @@
+// Steps with two labels and Potts terms: one number per pixel, z = x_1 - x_0.
+//
+// The kernels see z alone: of v = scale (P x + unary u) + keep x, what counts is the difference of its two entries,
+// v_1 - v_0 = -scale sum_c potts_c K_c z + scale unary (u_1 - u_0) + keep z. Lattices and images of single values are small
+// enough for the nearer caches, and pixels fill whole vectors.
+#pragma once
+
+#include "kernels.hpp"
+#include "scratch.hpp"
+#include "simplex_rows.hpp"
+#include "single_lattice.hpp"
+#include "vectors.hpp"
+
+#include <cstring>
+#include <type_traits>
+
+namespace fwcrf::FWCRF_ISA {
+
+// y = (K_1 (x) K_2 (x) ...) z on a grid, an axis at a time, by the taps of each.
+template <typename T> struct Taps {
+    static constexpr int W = kLanes<T>, M = 4;
+
+    const Grid<T>* grid;
+    std::int64_t n, room;  // room for a line with margins
+    T *values[2], *lines;  // (n) each; (threads, room)
+
+    std::int64_t plan(const Grid<T>& g, std::int64_t pixels, int threads) {
+        grid = &g;
+        n = pixels;
+        const int last = g.axes - 1;
+        room = g.up[last].rows + 2 * g.radius[last] + M * W;
+        return 2 * n + threads * room;
+    }
+    void place(T* memory) {
+        values[0] = memory;
+        values[1] = memory + n;
+        lines = memory + 2 * n;
+    }
+    const T* result() const { return values[(grid->axes - 1) & 1]; }
+
+    // Every thread of a region calls this when z is there, and waits for the others afterwards.
+    void apply(const T* z, Team team, Barrier& barrier) const {
+        const T* source = z;
+        std::int64_t inner = 1;
+        for (int a = grid->axes - 1, turn = 0; a >= 0; --a, turn ^= 1) {
+            const std::int64_t length = grid->up[a].rows, outer = n / (length * inner);
+            if (a + 1 == grid->axes) along(a, share(outer, team.thread, team.threads), source, values[turn], team.thread);
+            else across(a, share(outer * length, team.thread, team.threads), inner, source, values[turn]);
+            source = values[turn];
+            inner *= length;
+            if (a) barrier.wait(team.threads);
+        }
+    }
+
+  private:
+    // The last axis: some of its lines.
+    void along(int a, Range rows, const T* source, T* target, int thread) const {
+        const std::int64_t length = grid->up[a].rows, radius = grid->radius[a];
+        const T *const taps = grid->taps[a], *const left = grid->left[a], *const right = grid->right[a];
+        T* const line = lines + thread * room;
+        for (std::int64_t i = 0; i < room; ++i) line[i] = 0;
+        for (std::int64_t r = rows.begin; r < rows.end; ++r) {
+            T* const middle = line + radius;
+            for (std::int64_t i = 0; i < length; ++i) middle[i] = source[r * length + i] * right[i];
+            T* const to = target + r * length;
+            for (std::int64_t i = 0; i < length; i += M * W) {
+                Vec<T> sum[M];
+                for (int k = 0; k < M; ++k) sum[k] = taps[0] * load(middle + i + k * W);
+                for (std::int64_t t = 1; t <= radius; ++t)
+                    for (int k = 0; k < M; ++k)
+                        sum[k] += taps[t] * (load(middle + i + k * W - t) + load(middle + i + k * W + t));
+                for (int k = 0; k < M && i + k * W < length; ++k) {
+                    const std::int64_t at = i + k * W;
+                    if (at + W <= length) store(to + at, sum[k] * load(left + at));
+                    else store_part(to + at, sum[k] * load_part(left + at, length - at), length - at);
+                }
+            }
+        }
+    }
+
+    // Another axis: some of the rows of `inner` values that lie across it. Narrow strips of them stay in the first-level
+    // cache.
+    void across(int a, Range rows, std::int64_t inner, const T* source, T* target) const {
+        std::int64_t at = 0;
+        for (; at + M * W <= inner; at += M * W) strip<M>(a, rows, inner, source + at, target + at, W);
+        for (; at + W <= inner; at += W) strip<1>(a, rows, inner, source + at, target + at, W);
+        if (at < inner) strip<1>(a, rows, inner, source + at, target + at, inner - at);
+    }
+    // K vectors of each row, or the first values of one.
+    template <int K>
+    void strip(int a, Range rows, std::int64_t inner, const T* source, T* target, std::int64_t count) const {
+        const std::int64_t length = grid->up[a].rows, radius = grid->radius[a];
+        const T *const taps = grid->taps[a], *const left = grid->left[a], *const right = grid->right[a];
+        const auto read = [count](const T* p) { return count < W ? load_part(p, count) : load(p); };
+        std::int64_t i = rows.begin % length;
+        for (std::int64_t r = rows.begin; r < rows.end; ++r, i = i + 1 == length ? 0 : i + 1) {
+            const std::int64_t first = i < radius ? -i : -radius, last = length - 1 - i < radius ? length - 1 - i : radius;
+            const T* row = source + (r + first) * inner;
+            Vec<T> sum[K] = {};
+            for (std::int64_t t = first; t <= last; ++t, row += inner) {
+                const T weight = taps[t < 0 ? -t : t] * right[i + t];
+                for (int k = 0; k < K; ++k) sum[k] += weight * read(row + k * W);
+            }
+            for (int k = 0; k < K; ++k) {
+                T* const to = target + r * inner + k * W;
+                if (count < W) store_part(to, left[i] * sum[k], count);
+                else store(to, left[i] * sum[k]);
+            }
+        }
+    }
+};
+
+template <typename T> struct Binary {
+    static constexpr int W = kLanes<T>;
+    static constexpr std::int64_t kMostTaps = 64;  // beyond, fewer points of a grid are quicker
+    static constexpr std::int64_t kEach = 64;      // pixels at a time: what is written by one is long there when read as vectors
+
+    // Whether these are steps that can be taken this way.
+    static bool takes(const FusedArgs<T>& a) {
+        if (a.channels != 2 || a.stride || a.plain || a.other || a.sum || a.dual || a.slopes || a.reach || !a.unary)
+            return false;
+        for (int k = 0; k < a.steps; ++k)
+            if (a.move[k].map == Map::none || a.out[k] != a.out[0]) return false;
+        for (int c = 0; c < a.terms; ++c) {
+            const Term<T>& term = a.term[c];
+            if (term.matrix || (!term.grid.axes && term.lattice.order != BlurOrder::symmetric)) return false;
+            std::int64_t taps = 0;
+            for (int axis = 0; axis < term.grid.axes; ++axis) taps += term.grid.radius[axis];
+            if (term.grid.axes && (!term.grid.taps[0] || taps > kMostTaps)) return false;
+        }
+        return true;
+    }
+
+    const FusedArgs<T>& a;
+    SingleLattice<T> lattice[kMaxTerms];
+    Taps<T> taps[kMaxTerms];
+    T *z, *bias, *self;  // (n): the point, the difference of the energies, and what terms have on the diagonal
+    Barrier barrier{};
+
+    bool is_grid(int c) const { return a.term[c].grid.axes > 0; }
+
+    Binary(const FusedArgs<T>& a, Scratch& scratch) : a(a) {
+        std::int64_t sizes[kMaxTerms], total = 3 * a.n;
+        for (int c = 0; c < a.terms; ++c) {
+            const FilterArgs<T>& l = a.term[c].lattice;
+            if (!is_grid(c)) lattice[c] = SingleLattice<T>{l.vertices, l.corners, l.neighbors, l.tap, l.identity};
+            sizes[c] = is_grid(c) ? taps[c].plan(a.term[c].grid, a.n, a.threads) : lattice[c].room(a.threads);
+            total += sizes[c];
+        }
+        z = scratch.get<T>(total);
+        bias = z + a.n;
+        self = bias + a.n;
+        T* memory = self + a.n;
+        for (int c = 0; c < a.terms; memory += sizes[c++])
+            if (is_grid(c)) taps[c].place(memory);
+            else lattice[c].base = memory;
+    }
+
+    // False if x held a value that was not finite.
+    bool run(Team team) {
+        const Range mine = share(a.n, team.thread, team.threads);
+        T* own[kMaxTerms];
+        bool finite = begin(mine);
+        clear(team, own);
+        for (std::int64_t i = mine.begin; i < mine.end; i += kEach) scatter(i, mine.end, own);
+        for (int step = 0; step < a.steps; ++step) {
+            barrier.wait(team.threads);
+            for (int c = 0; c < a.terms; ++c)
+                if (is_grid(c)) taps[c].apply(z, team, barrier);
+                else lattice[c].blur(team);
+            barrier.wait(team.threads);
+            const bool last = step + 1 == a.steps;
+            // All have read what the lattices of the step before held.
+            if (!last) clear(team, own);
+            for (std::int64_t i = mine.begin; i < mine.end; i += kEach) {
+                answer(a.move[step], i, mine.end, last);
+                if (!last) scatter(i, mine.end, own);
+            }
+        }
+        return finite;
+    }
+
+  private:
+    static inline Vec<T> get(const T* p, std::int64_t count) { return count >= W ? load(p) : load_part(p, count); }
+    static inline void put(T* p, std::int64_t count, Vec<T> v) {
+        if (count >= W) store(p, v);
+        else store_part(p, v, count);
+    }
+    // Both labels of W pixels, or of fewer.
+    static inline void pairs(const T* p, std::int64_t count, Vec<T>& first, Vec<T>& second) {
+        alignas(64) T one[W] = {}, other[W] = {};
+        for (std::int64_t l = 0; l < W && l < count; ++l) one[l] = p[2 * l], other[l] = p[2 * l + 1];
+        first = load(one);
+        second = load(other);
+    }
+
+    bool begin(Range mine) {
+        Vec<T> nothing{};  // 0 * v is not a number unless v is finite
+        for (std::int64_t i = mine.begin; i < mine.end; i += W) {
+            const std::int64_t count = mine.end - i;
+            Vec<T> first, second, shift{};
+            pairs(a.unary + 2 * i, count, first, second);
+            const Vec<T> difference = second - first;
+            put(bias + i, count, difference);
+            if (a.x) {
+                pairs(a.x + 2 * i, count, first, second);
+                nothing += first * T(0) + second * T(0);
+            }
+            put(z + i, count, a.x ? second - first : mapped(Map::softmax, -difference));
+            for (int c = 0; c < a.terms; ++c)
+                if (a.term[c].shift) shift += a.term[c].potts * get(a.term[c].shift + i, count);
+            put(self + i, count, shift);
+        }
+        bool finite = true;
+        for (int l = 0; l < W; ++l) finite = finite && nothing[l] == T(0);
+        return finite;
+    }
+
+    void clear(Team team, T* (&own)[kMaxTerms]) const {
+        for (int c = 0; c < a.terms; ++c) own[c] = is_grid(c) ? nullptr : lattice[c].cleared(team);
+    }
+
+    void scatter(std::int64_t i, std::int64_t end, T* const (&own)[kMaxTerms]) const {
+        const std::int64_t stop = i + kEach < end ? i + kEach : end;
+        for (int c = 0; c < a.terms; ++c) {
+            if (is_grid(c)) continue;
+            const FilterArgs<T>& l = a.term[c].lattice;
+            l.corners == 6 ? scatter<6>(l, i, stop, own[c]) : scatter<0>(l, i, stop, own[c]);
+        }
+    }
+    template <int C> void scatter(const FilterArgs<T>& l, std::int64_t i, std::int64_t stop, T* values) const {
+        const int corners = C ? C : l.corners;
+        const auto one = [&](std::int64_t p, T* to) {
+            for (int m = 0; m < corners; ++m) to[l.index[p * corners + m]] += l.splat[p * corners + m] * z[p];
+        };
+        // Neighbours have vertices in common: one of two lattices each, or they would wait for one another.
+        for (; i + 1 < stop; i += 2) one(i, values), one(i + 1, values + l.vertices + 1);
+        if (i < stop) one(i, values);
+    }
+
+    // += weight K z of the pixels from i on.
+    template <int C>
+    void slice(const FilterArgs<T>& l, const T* values, T weight, std::int64_t i, std::int64_t stop, T* sums) const {
+        const int corners = C ? C : l.corners;
+        for (std::int64_t p = i; p < stop; ++p) {
+            T sum = 0;
+            for (int m = 0; m < corners; ++m) sum += l.slice[p * corners + m] * values[l.index[p * corners + m]];
+            sums[p - i] += weight * sum;
+        }
+    }
+
+    void answer(const Move<T>& move, std::int64_t i, std::int64_t end, bool last) const {
+        const std::int64_t stop = i + kEach < end ? i + kEach : end;
+        alignas(64) T sums[kEach] = {};
+        for (int c = 0; c < a.terms; ++c) {
+            if (is_grid(c)) continue;
+            const FilterArgs<T>& l = a.term[c].lattice;
+            const T* const values = lattice[c].result();
+            l.corners == 6 ? slice<6>(l, values, a.term[c].potts, i, stop, sums)
+                           : slice<0>(l, values, a.term[c].potts, i, stop, sums);
+        }
+        for (std::int64_t p = i; p < stop; p += W) go(move, load(sums + p - i), p, stop - p, last);
+    }
+
+    // From what lattices say to where the step ends.
+    inline void go(const Move<T>& move, Vec<T> sum, std::int64_t i, std::int64_t count, bool last) const {
+        const Vec<T> here = get(z + i, count);
+        sum += get(self + i, count) * here;
+        for (int c = 0; c < a.terms; ++c)
+            if (is_grid(c)) sum += a.term[c].potts * get(taps[c].result() + i, count);
+        Vec<T> lead = -move.scale * sum;
+        if (move.unary != T(0)) lead += move.scale * move.unary * get(bias + i, count);
+        if (move.keep != T(0)) lead += move.keep * here;
+        Vec<T> there = mapped(move.map, lead);
+        if (move.step != T(1)) there = here + move.step * (there - here);
+        put(z + i, count, there);
+        if (last) write(move, lead, here, i, count);
+    }
+
+    // x_1 - x_0, where the second label leads by so much.
+    static inline Vec<T> mapped(Map map, Vec<T> lead) {
+        if (map == Map::project) return smaller<T>(fill(T(1)), larger<T>(fill(T(-1)), lead));
+        if (map == Map::vertex) return lead > T(0) ? fill(T(1)) : fill(T(-1));
+        const Vec<T> e = odds(lead);
+        return (e - T(1)) / (e + T(1));
+    }
+    static inline Vec<T> odds(Vec<T> lead) { return power<T>(lead * Power<T>::per_e); }
+
+    // Both labels, each to its own precision.
+    void write(const Move<T>& move, Vec<T> lead, Vec<T> here, std::int64_t i, std::int64_t count) const {
+        Vec<T> first, second;
+        if (move.map == Map::softmax) {
+            const Vec<T> e = odds(lead), whole = T(1) / (e + T(1));
+            first = lead > Power<T>::certain ? Vec<T>{} : whole;
+            second = e * whole;
+        } else {
+            const Vec<T> p = mapped(move.map, lead);
+            first = T(0.5) - T(0.5) * p;
+            second = T(0.5) + T(0.5) * p;
+        }
+        if (move.step != T(1)) {
+            first = (T(0.5) - T(0.5) * here) * (T(1) - move.step) + move.step * first;
+            second = (T(0.5) + T(0.5) * here) * (T(1) - move.step) + move.step * second;
+        }
+        for (std::int64_t l = 0; l < W && l < count; ++l) {
+            a.out[a.steps - 1][2 * (i + l)] = first[l];
+            a.out[a.steps - 1][2 * (i + l) + 1] = second[l];
+        }
+    }
+};
+
+}  // namespace fwcrf::FWCRF_ISA
