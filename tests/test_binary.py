@@ -59,7 +59,9 @@ def test_solvers_and_kernels(solver, kernels, dtype):
 
 
 @every_dtype
-@pytest.mark.parametrize("grid", [(1,), (40,), (1, 1), (1, 30), (30, 1), (33, 47), (5, 6, 7), (2, 3, 4, 5)], ids=str)
+@pytest.mark.parametrize(
+    "grid", [(1,), (40,), (1, 1), (1, 30), (30, 1), (33, 47), (5, 6, 7), (2, 3, 4, 5)], ids=str
+)
 @pytest.mark.parametrize("channels", [1, 3])
 def test_any_grid(grid, channels, dtype):
     kernels = [Bilateral(6.0, 0.3), Spatial(1.5)]

@@ -54,9 +54,19 @@ def diagonal(
     threads: int,
 ) -> None: ...
 def normal(
-    index: Any, weight: Any, order: Any, neighbors: Any, factor: Any, exponent: float, tap: float, identity: float,
-    out: Any, shift: Any, minus: Any, threads: int,
-) -> tuple[float, float]: ...  # fmt: skip
+    index: Any,
+    weight: Any,
+    order: Any,
+    neighbors: Any,
+    factor: Any,
+    exponent: float,
+    tap: float,
+    identity: float,
+    out: Any,
+    shift: Any,
+    minus: Any,
+    threads: int,
+) -> tuple[float, float]: ...
 def gaussian_sums(rows: Any, columns: Any, out: Any, threads: int) -> None: ...
 def placed(weight: Any, factor: Any, exponent: float, out: Any, threads: int) -> None: ...
 def scaled_rows(
@@ -142,6 +152,7 @@ class ModelF32:
         down: list[tuple[Any, Any]],
         middle: list[tuple[Any, Any] | None],
         up: list[tuple[Any, Any]],
+        direct: list[tuple[Any, Any, Any]],
         shift: Any,
     ) -> None: ...
     def run(

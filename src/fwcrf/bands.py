@@ -9,6 +9,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+
 @dataclass(frozen=True)
 class Band:
     """A banded matrix: row j has its entries from column first[j] on, and no row begins before the last."""
@@ -70,13 +71,13 @@ def _made(size: int, dtype: torch.dtype, *axis: bytes) -> Factors:
     return Factors(band(down.to(dtype)), band(G.to(dtype)), band(up.to(dtype)))
 
 
-# Between a pixel and points of a grid of every other pixel, 0.5, 1.5, ... 4.5 pixels apart: with these, five points for
-# every pixel come as close to a Gaussian of three pixels as five can.
+# Between a pixel and points of a grid of every other pixel, 0.5, 1.5, ... 4.5 pixels apart: with these, five
+# points for every pixel come as close to a Gaussian of three pixels as five can.
 _NEAR = (1.0, 0.72089, 0.36115, 0.11403, 0.01727)
 
 
 def _window(distance: Tensor, spacing: int) -> Tensor:
-    """What a pixel and a point of the coarse grid have to do with each other: six points for every pixel, or five."""
+    """How much a pixel has to do with a point of the coarse grid: each has six points, or five."""
     if spacing == 2:
         near = torch.tensor([*_NEAR, 0.0], dtype=torch.float64)
         return near[distance.abs().long().clamp(max=len(_NEAR))]
@@ -85,7 +86,7 @@ def _window(distance: Tensor, spacing: int) -> Tensor:
 
 
 def _points(begin: int, end: int, spacing: int) -> Tensor:
-    """Some points of the coarse grid, placed so that pixels between two of them have the same points in reach."""
+    """Points of the coarse grid, so placed that pixels between two of them have the same points in reach."""
     return torch.arange(begin, end).double() * spacing + (0.5 if spacing == 2 else -0.5)
 
 

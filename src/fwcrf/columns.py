@@ -54,8 +54,8 @@ def start(unary: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
 def lump(x: Tensor | None, unary: Tensor, kept: Tensor, scale: float) -> tuple[Tensor | None, Tensor]:
     """x, or softmax(-unary), and unary with the columns ``kept`` and one for all others.
 
-    There x is the sum of theirs, and exp(scale unary) that of their exponentials. Where there is no x and need not
-    be one, there is none of this either: with a scale of -1 it is softmax(-unary) again.
+    There x is the sum of theirs, and exp(scale unary) that of their exponentials. Where there is no x and
+    need not be one, there is none of this either: with a scale of -1 it is softmax(-unary) again.
     """
     shape = (*unary.shape[:-1], len(kept) + 1)
     few = None if x is None and scale == -1 else empty(shape, unary.dtype)

@@ -42,7 +42,7 @@ def energies(
     shape = (*batch, rows, columns) if labels_last else (*batch, columns, rows)
     out = empty(shape, scores.dtype)
     given = scores.detach().contiguous().view(-1, rows, columns)
-    seen = _core.energies(
-        given, labels_last, least is not None, least or 1.0, out.view(-1, *shape[-2:]), threads_for(4 * out.numel())
-    )  # fmt: skip
+    threads = threads_for(4 * out.numel())
+    flat = out.view(-1, *shape[-2:])
+    seen = _core.energies(given, labels_last, least is not None, least or 1.0, flat, threads)
     return out, Extent(*seen)

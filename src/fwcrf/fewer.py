@@ -40,7 +40,13 @@ class Reach(NamedTuple):
 
 
 def fewer(
-    x: Tensor | None, unary: Tensor, weights: Sequence[Tensor], moves: Sequence[Move], *, exactly: bool, panel: int
+    x: Tensor | None,
+    unary: Tensor,
+    weights: Sequence[Tensor],
+    moves: Sequence[Move],
+    *,
+    exactly: bool,
+    panel: int,
 ) -> LeftOut | Together | None:
     """The problem with fewer labels, if the moves from x allow for one that takes fewer panels of labels.
 
@@ -107,8 +113,11 @@ class LeftOut:
     @staticmethod
     def of(x: Tensor | None, unary: Tensor, out: Tensor, gap: Tensor, most: Tensor, near: float) -> LeftOut:
         kept = (~out).nonzero().squeeze(-1)
-        both = columns.start(unary, kept) if x is None else (columns.take(t, kept) for t in (x, unary))
-        return LeftOut(*both, kept, unary.shape[-1], gap[out], most[out], near)
+        if x is None:
+            few, energies = columns.start(unary, kept)
+        else:
+            few, energies = columns.take(x, kept), columns.take(unary, kept)
+        return LeftOut(few, energies, kept, unary.shape[-1], gap[out], most[out], near)
 
     def holds(self, reach: Reach) -> bool:
         """Whether moves with this reach end where those with all labels do."""

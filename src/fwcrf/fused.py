@@ -88,7 +88,7 @@ class Fused:
         return self.answer(x, unary, weights)
 
     def moved(self, x: Tensor | None, unary: Tensor, moves: Sequence[Move]) -> Tensor | None:
-        """Where the moves lead from x, or from softmax(-unary); None for derivatives that this engine has not."""
+        """Where the moves lead from x, or softmax(-unary); None for derivatives that this engine has not."""
         if unary.shape[-1] > self.native.most_labels() and any(m.has_dual for m in moves):
             return None
         weights = self._weights(unary if x is None else x)
@@ -360,9 +360,9 @@ def _add_grid(native: Any, K: Separable, shift: Tensor | None) -> bool:
     axes = [factors(*axis) for axis in zip(K.shape, K.taps, left, right, strict=True)]
     if shift is not None:
         shift = shift.reshape(math.prod(shift.shape[:-1]), -1).contiguous()
+    direct = [tuple(t.detach().contiguous() for t in axis) for axis in zip(K.taps, left, right, strict=True)]
     native.add_grid(
         list(K.shape), [f.down.rows for f in axes], [f.down.given for f in axes],
-        [f.middle and f.middle.given for f in axes], [f.up.given for f in axes],
-        [tuple(t.detach().contiguous() for t in axis) for axis in zip(K.taps, left, right, strict=True)], shift,
+        [f.middle and f.middle.given for f in axes], [f.up.given for f in axes], direct, shift,
     )  # fmt: skip
     return True

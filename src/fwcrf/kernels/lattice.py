@@ -63,7 +63,9 @@ class Lattice(Operator):
     identity: float = 0.0
     blur: BlurOrder = "symmetric"
     engine: Engine = "native"
-    _minus: list[Tensor] = field(default_factory=list, repr=False)  # what takes away its own diagonal, once known
+    _minus: list[Tensor] = field(
+        default_factory=list, repr=False
+    )  # what takes away its own diagonal, once known
 
     @staticmethod
     def build(

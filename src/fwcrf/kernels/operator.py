@@ -89,7 +89,8 @@ class Operator(ABC):
             return self
         sums = self.row_sums()
         if has_values(sums):
-            check_sums(*(float(v) for v in sums.detach().aminmax()), sums.dtype)
+            least, most = sums.detach().aminmax()
+            check_sums(float(least), float(most), sums.dtype)
         if mode == "symmetric":
             return self.scaled(sums.rsqrt())
         ones = torch.ones_like(sums)
@@ -108,8 +109,8 @@ def check_sums(least: float, most: float, dtype: torch.dtype) -> None:
     """Refuse to divide by row sums of which one is nothing beside the largest."""
     if least <= 4 * torch.finfo(dtype).eps * most:
         raise ValueError(
-            f"a row of the operator sums to {least:.3g}; expected positive sums to divide by. Normalize before "
-            "removing self-edges: a point far from all others has nothing else."
+            f"a row of the operator sums to {least:.3g}; expected positive sums to divide by. Normalize "
+            "before removing self-edges: a point far from all others has nothing else."
         )
 
 

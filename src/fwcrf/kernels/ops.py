@@ -384,15 +384,21 @@ def symmetric_lattice(
 ) -> tuple[Tensor, Tensor, Tensor, tuple[float, float]] | None:
     """``placed`` weights of a kernel with ones on its diagonal, divided by the roots of its row sums.
 
-    With what is then to be added to the diagonal, what would take it away instead, and the extremes of the row
-    sums. None where torch has to see what is done, or for more axes than the native code knows.
+    With what is then to be added to the diagonal, what would take it away instead, and the extremes of the
+    row sums. None where torch has to see what is done, or for more axes than the native code knows.
     """
-    if not untraced(weight) or differentiated(weight, factor) or weight.shape[-1] > _TABLED or not weight.numel():
+    if (
+        not untraced(weight)
+        or differentiated(weight, factor)
+        or weight.shape[-1] > _TABLED
+        or not weight.numel()
+    ):
         return None
     out, rows = empty(weight.shape, weight.dtype), weight.shape[-2:]
+    given = weight.detach().contiguous().view(-1, *rows)
     shift, minus = (empty(weight.shape[:-1], weight.dtype) for _ in range(2))
     found = _core.normal(
-        index.view(-1, *rows), weight.detach().contiguous().view(-1, *rows), order.view(-1, rows[0], 1), neighbors,
+        index.view(-1, *rows), given, order.view(-1, rows[0], 1), neighbors,
         factor.detach().contiguous().view(-1), exponent, tap, identity, out.view(-1, *rows),
         shift.view(-1, rows[0]), minus.view(-1, rows[0]), threads_for(32 * out.numel()),
     )  # fmt: skip

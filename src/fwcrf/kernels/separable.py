@@ -11,8 +11,8 @@ from torch import Tensor
 
 from fwcrf.features import bandwidths
 from fwcrf.kernels import ops
-from fwcrf.kernels.ops import differentiated, untraced
 from fwcrf.kernels.operator import Normalization, Operator, check_normalization
+from fwcrf.kernels.ops import differentiated, untraced
 from fwcrf.memory import empty
 
 
