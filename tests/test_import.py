@@ -1,6 +1,7 @@
 """Importing the package is quiet and quick, and brings nothing that is not needed."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -14,7 +15,10 @@ SOURCE = Path(fwcrf.__file__).parent
 
 
 def run(*arguments):
-    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=100)
+    # Compiled modules are kept, as they are for everyone who has installed the package.
+    kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, env=kept)
 
 
 def answer(code):
