@@ -119,6 +119,7 @@ template <typename T> struct Binary {
     static bool takes(const FusedArgs<T>& a) {
         if (a.channels != 2 || a.stride || a.plain || a.other || a.sum || a.dual || a.slopes || a.reach || !a.unary)
             return false;
+        if (a.before && (a.x != a.unary || a.before->map != Map::softmax || a.before->scale != T(-1))) return false;
         for (int k = 0; k < a.steps; ++k)
             if (a.move[k].map == Map::none || a.out[k] != a.out[0]) return false;
         for (int c = 0; c < a.terms; ++c) {
@@ -202,11 +203,11 @@ template <typename T> struct Binary {
             pairs(a.unary + 2 * i, count, first, second);
             const Vec<T> difference = second - first;
             put(bias + i, count, difference);
-            if (a.x) {
+            if (!a.before) {
                 pairs(a.x + 2 * i, count, first, second);
                 nothing += first * T(0) + second * T(0);
             }
-            put(z + i, count, a.x ? second - first : mapped(Map::softmax, -difference));
+            put(z + i, count, a.before ? mapped(Map::softmax, -difference) : second - first);
             for (int c = 0; c < a.terms; ++c)
                 if (a.term[c].shift) shift += a.term[c].potts * get(a.term[c].shift + i, count);
             put(self + i, count, shift);

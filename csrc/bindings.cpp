@@ -477,16 +477,17 @@ template <typename T> class Model {
         keep(nb::cast(down), nb::cast(middle), nb::cast(up), nb::cast(direct), nb::cast(shift));
     }
 
-    // From x, (images, n, labels), or from softmax(-unary), so many moves (see Move) along unary + sum of the terms, each
+    using Start = std::tuple<int, double, std::optional<In<T, 3>>, Out<T, 3>>;  // see Before
+
+    // From x, (images, n, labels), or from `before` of it, so many moves (see Move) along unary + sum of the terms, each
     // ending in its array of `outs`. `potts` is a weight per term; where `full` says so, the term has the matrix of
     // its place in `matrices` instead. Whether x is finite, and Reach if it is to be noted.
-    std::tuple<bool, double, double> run(std::optional<In<T, 3>> x, std::optional<In<T, 3>> unary, In<double, 1> potts, In<std::uint8_t, 1> full,
-             In<T, 3> matrices, In<double, 2> moves, std::vector<Out<T, 3>> outs, std::vector<In<T, 3>> others,
-             std::optional<Out<T, 3>> sum, std::optional<Out<T, 3>> dual, std::optional<Out<double, 3>> slopes,
-             bool noted, int threads) {
-        require(x || unary, "where to start");
-        const In<T, 3>& shape = x ? *x : *unary;
-        const std::size_t images = shape.shape(0), n = shape.shape(1), labels = shape.shape(2), terms = count_;
+    std::tuple<bool, double, double> run(
+        In<T, 3> x, std::optional<Start> before, std::optional<In<T, 3>> unary, In<double, 1> potts,
+        In<std::uint8_t, 1> full, In<T, 3> matrices, In<double, 2> moves, std::vector<std::optional<Out<T, 3>>> outs,
+        std::vector<In<T, 3>> others, std::optional<Out<T, 3>> sum, std::optional<Out<T, 3>> dual,
+        std::optional<Out<double, 3>> slopes, bool noted, int threads) {
+        const std::size_t images = x.shape(0), n = x.shape(1), labels = x.shape(2), terms = count_;
         const std::size_t steps = moves.shape(0);
         require(terms >= 1 && n == n_ && threads >= 1, "terms, points and threads");
         require(labels >= 1, "at least one label");
@@ -495,10 +496,18 @@ template <typename T> class Model {
             return array.shape(0) == images && array.shape(1) == n && array.shape(2) == labels;
         };
         require(moves.shape(1) == 7 && outs.size() == steps, "seven numbers and an output per move");
-        require(x || (steps && labels <= most_labels() && outs.front().data() != unary->data()), "a place for the start");
         require((!unary || fits(*unary)) && (!sum || fits(*sum)) && (!dual || fits(*dual)),
                 "shape of the unary, the sum or the dual");
-        for (const auto& out : outs) require(fits(out), "output shape");
+        for (const auto& out : outs) require(out ? fits(*out) : sum && &out == &outs.back(), "output shape");
+        Before<T> start{};
+        if (before) {
+            const auto& [map, scale, other, out] = *before;
+            const bool derivative = map == 4 || map == 5;
+            require(map >= 1 && map <= 5 && labels <= most_labels(), "how to begin");
+            require(fits(out) && out.data() != x.data(), "where to begin");
+            require(derivative == static_cast<bool>(other) && (!other || fits(*other)), "derivatives need the others");
+            start = {static_cast<Map>(map), static_cast<T>(scale), nullptr, nullptr};
+        }
         for (const auto& other : others) require(fits(other), "shape of the others");
         require(potts.shape(0) == terms && full.shape(0) == terms && matrices.shape(0) == terms, "weights");
         require(matrices.shape(1) == labels && matrices.shape(2) == labels, "matrices");
@@ -519,7 +528,7 @@ template <typename T> class Model {
         }
         if (labels > most_labels()) {
             require(others.empty() && !sum && !dual, "moves that many labels can make");
-            for (const auto& out : outs) require(out.data() == outs.front().data(), "one output for many labels");
+            for (const auto& out : outs) require(out->data() == outs.front()->data(), "one output for many labels");
             for (std::size_t c = 0; c < terms; ++c) require(!full.data()[c], "Potts terms for many labels");
         }
         nb::gil_scoped_release release;
@@ -534,14 +543,19 @@ template <typename T> class Model {
                 now[c].matrix = full.data()[c] ? matrices.data() + c * labels * labels : nullptr;
             }
             const std::size_t at = g * n * labels;
-            for (std::size_t k = 0; k < steps; ++k) out[k] = outs[k].data() + at;
+            for (std::size_t k = 0; k < steps; ++k) out[k] = outs[k] ? outs[k]->data() + at : nullptr;
+            if (before) {
+                start.other = std::get<2>(*before) ? std::get<2>(*before)->data() + at : nullptr;
+                start.out = std::get<3>(*before).data() + at;
+            }
             for (std::size_t k = 0; k < others.size(); ++k) other[k] = others[k].data() + at;
-            const FusedArgs<T> args{x ? x->data() + at : nullptr, unary ? unary->data() + at : nullptr,
+            const FusedArgs<T> args{x.data() + at, unary ? unary->data() + at : nullptr,
                                     static_cast<std::int64_t>(n), static_cast<std::int64_t>(labels),
                                     static_cast<int>(terms), now.data(), static_cast<int>(steps), made.data(),
                                     out.data(), others.empty() ? nullptr : other.data(),
                                     sum ? sum->data() + at : nullptr, dual ? dual->data() + at : nullptr,
-                                    slopes ? slopes->data() : nullptr, threads, noted ? &reach : nullptr};
+                                    slopes ? slopes->data() : nullptr, threads, noted ? &reach : nullptr, false,
+                                    before ? &start : nullptr};
             if constexpr (sizeof(T) == 4) finite &= kernels().fused_f32(args);
             else finite &= kernels().fused_f64(args);
         }
@@ -655,8 +669,8 @@ template <typename T> void bind_model(nb::module_& m, const char* name) {
              "identity"_a, "order"_a)
         .def("add_grid", &Model<T>::add_grid, "sizes"_a, "between"_a, "down"_a, "middle"_a, "up"_a, "direct"_a,
              "shift"_a.noconvert().none())
-        .def("run", &Model<T>::run, "x"_a.noconvert().none(), "unary"_a.noconvert().none(), "potts"_a.noconvert(),
-             "full"_a.noconvert(), "matrices"_a.noconvert(), "moves"_a.noconvert(), "outs"_a, "others"_a,
+        .def("run", &Model<T>::run, "x"_a.noconvert(), "before"_a.none(), "unary"_a.noconvert().none(),
+             "potts"_a.noconvert(), "full"_a.noconvert(), "matrices"_a.noconvert(), "moves"_a.noconvert(), "outs"_a, "others"_a,
              "sum"_a.noconvert().none(), "dual"_a.noconvert().none(), "slopes"_a.noconvert().none(), "noted"_a,
              "threads"_a);
 }

@@ -27,8 +27,8 @@ template <typename T, int NV> static bool fused(const FusedArgs<T>& a, Scratch& 
         double* const own = slopes ? slopes + team.thread * each : nullptr;
         Fused<T, NV> move(a, terms);
         terms.prepare(team);
-        if (!a.x) {
-            move.begin_alone();
+        if (a.before) {
+            move.begin(*a.before);
             move.answer(team, own, barrier);
         }
         for (int step = 0; step < a.steps; ++step) {

@@ -13,12 +13,10 @@ namespace fwcrf::FWCRF_ISA {
 
 // As many rows as a vector has lanes, each of `length` values, of which so many are labels.
 template <typename T>
-static inline void map_rows(Map map, const T* p, T* rows, std::int64_t length, std::int64_t labels, T* block) {
+static inline void map_rows(Map map, T* rows, std::int64_t length, std::int64_t labels, T* block) {
     switch (map) {
     case Map::softmax: return Softmax<T>::apply(rows, nullptr, rows, length, T(1), block);
     case Map::project: return Project<T>::apply(rows, nullptr, rows, length, T(1), block);
-    case Map::softmax_derivative: return SoftmaxDerivative<T>::apply(rows, p, rows, length, T(1), block);
-    case Map::project_derivative: return ProjectDerivative<T>::apply(rows, p, rows, length, T(1), block);
     case Map::vertex:
         for (int r = 0; r < kLanes<T>; ++r) {
             T* const row = rows + r * length;
@@ -28,7 +26,7 @@ static inline void map_rows(Map map, const T* p, T* rows, std::int64_t length, s
             row[best] = T(1);
         }
         return;
-    case Map::none: return;
+    default: return;
     }
 }
 
@@ -52,6 +50,7 @@ template <typename T, int NV> struct Fused {
     bool carry = false;  // the answer to the kernels
     bool noted = false;  // what all labels of a pixel get
     bool alone = false;  // without the kernels
+    bool level = false;  // the labels of a pixel of x add up to nothing
 
     Fused(const FusedArgs<T>& a, const Kernels& terms) : a(a), terms(terms), pixel(terms.pixel) {}
 
@@ -62,18 +61,21 @@ template <typename T, int NV> struct Fused {
         x = end();
         out = a.out[step];
         other = a.other ? a.other[step] : nullptr;
+        level = derivative();
         move = a.move[step];
         const bool last = step + 1 == a.steps;
-        sum = last ? nullptr : a.sum;
+        sum = derivative() ? a.sum : nullptr;
         carry = !last && terms.carries();
         noted = a.reach && step < 2;  // after the first step they have all of a pixel, and get the same ever after
         alone = false;
     }
 
-    // The point where every pixel sees just its own energies, softmax(-unary).
-    void begin_alone() {
-        out = a.out[0];
-        move = Move<T>{Map::softmax, T(-1), T(0), T(1), T(1), T(0), Dual::none};
+    void begin(const Before<T>& before) {
+        x = a.x;
+        out = before.out;
+        other = before.other;
+        move = Move<T>{before.map, before.scale, T(0), T(1), T(0), T(0), Dual::none};
+        sum = derivative() ? a.sum : nullptr;
         carry = terms.carries();
         alone = true;
     }
@@ -109,12 +111,13 @@ template <typename T, int NV> struct Fused {
         alignas(64) T others[kPixels * kRow];
         if (other) pixel.get(other, block, others);
         do {
-            if (alone) terms.energies(block, asked(bench), at.rows);
+            if (alone) terms.scaled(block, asked(bench), at.rows);
             else terms.gradient(block, asked(bench), others, bench, at.rows, at.given);
             for (T& value : at.factor) value = T(1);
         } while (move.map != Map::none && !go(block, others, at, bench));
         if (a.reach && !alone && !terms.matrices_too) note_last(block, at, bench);
         if (sum) accumulate(block, at.rows);
+        if (!out) return;
         finish(block, at, bench);
         if (carry) terms.take(block, bench);
     }
@@ -124,7 +127,7 @@ template <typename T, int NV> struct Fused {
         const T scale = plain ? T(1) : quickly(bench) ? move.scale * Power<T>::per_e : move.scale;
         const T past = plain || derivative() ? T(0) : -static_cast<T>(__builtin_inf());
         // What all labels get alike does not change where a map leads to.
-        return {x, scale, move.unary, (plain && !a.plain) || noted, a.reach != nullptr, fill(past)};
+        return {x, scale, move.unary, (plain && !a.plain) || noted, a.reach != nullptr, level, fill(past)};
     }
 
     void note_last(const Block& block, const Rows& at, Bench& bench) const {
@@ -178,8 +181,8 @@ template <typename T, int NV> struct Fused {
     void accumulate(const Block& block, const T* rows) const {
         for (std::int64_t q = 0; q < block.pixels; ++q) {
             alignas(64) T row[kRow];
-            Vec<T> v[NV];
-            pixel.get(sum, block.first + q, v);
+            Vec<T> v[NV] = {};
+            if (!alone) pixel.get(sum, block.first + q, v);
             for (int k = 0; k < NV; ++k) store(row + k * W, v[k] + load(rows + q * kRow + k * W));
             pixel.put(sum, block.first + q, row);
         }
@@ -199,8 +202,10 @@ template <typename T, int NV> struct Fused {
                     return false;
                 }
             if (move.step != T(1) || move.dual != Dual::none || sum) divide(block, at);
+        } else if (derivative()) {
+            for (std::int64_t q = 0; q < whole; q += W) derive(others + q * kRow, rows + q * kRow);
         } else {
-            for (std::int64_t q = 0; q < whole; q += W) map(others + q * kRow, rows + q * kRow);
+            for (std::int64_t q = 0; q < whole; q += W) map(rows + q * kRow);
         }
         if (move.dual == Dual::multipliers) add_multipliers(block, rows);
         if (!derivative() && move.step != T(1)) step_towards(block, rows);
@@ -264,9 +269,46 @@ template <typename T, int NV> struct Fused {
         return true;
     }
 
-    void map(const T* p, T* rows) const {
+    void map(T* rows) const {
         alignas(64) T block[kRow * W];
-        map_rows(move.map, p, rows, kRow, a.channels, block);
+        map_rows(move.map, rows, kRow, a.channels, block);
+    }
+
+    // The derivative of the map at rows p, times these rows.
+    void derive(const T* p, T* rows) const { move.map == Map::project_derivative ? of_project(p, rows) : of_softmax(p, rows); }
+
+    static void of_softmax(const T* p, T* rows) {
+        Vec<T> sum[W];
+        for (int r = 0; r < W; ++r) {
+            sum[r] = load(p + r * kRow) * load(rows + r * kRow);
+            for (int k = 1; k < NV; ++k) sum[r] += load(p + r * kRow + k * W) * load(rows + r * kRow + k * W);
+        }
+        alignas(64) T inner[W];
+        store(inner, sums<T>(sum));
+        for (int r = 0; r < W; ++r)
+            for (int k = 0; k < NV; ++k) {
+                const std::int64_t at = r * kRow + k * W;
+                store(rows + at, load(p + at) * (load(rows + at) - inner[r]));
+            }
+    }
+
+    static void of_project(const T* p, T* rows) {
+        Vec<T> sum[W], count[W];
+        for (int r = 0; r < W; ++r) {
+            sum[r] = count[r] = Vec<T>{};
+            for (int k = 0; k < NV; ++k) {
+                const auto support = load(p + r * kRow + k * W) > T(0);
+                sum[r] += support ? load(rows + r * kRow + k * W) : Vec<T>{};
+                count[r] += support ? fill(T(1)) : Vec<T>{};
+            }
+        }
+        alignas(64) T mean[W];
+        store(mean, sums<T>(sum) / sums<T>(count));
+        for (int r = 0; r < W; ++r)
+            for (int k = 0; k < NV; ++k) {
+                const std::int64_t at = r * kRow + k * W;
+                store(rows + at, load(p + at) > T(0) ? load(rows + at) - mean[r] : Vec<T>{});
+            }
     }
 
     // From P x + u to what the map is taken of, where that is more than a multiple of it.

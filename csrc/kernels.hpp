@@ -180,8 +180,15 @@ template <typename T> struct Reach {
         last = to_last > last ? to_last : last;
     }
 };
+// Where the steps begin, if that is not x: at the map of scale x, row by row and without the kernels.
+template <typename T> struct Before {
+    Map map;
+    T scale;
+    const T* other;                  // (n, channels) for derivatives, or null
+    T* out;                          // (n, channels)
+};
 template <typename T> struct FusedArgs {
-    const T* x;                      // (n, channels); or null for softmax(-unary), if there are `fused_channels` at most
+    const T* x;                      // (n, channels)
     const T* unary;                  // (n, channels) or null
     std::int64_t n, channels;
     int terms;
@@ -189,9 +196,10 @@ template <typename T> struct FusedArgs {
     int steps;
     const Move<T>* move;             // (steps)
     T* const* out;                   // (steps) arrays (n, channels), which may all be the same, or x; for more than
-                                     // `fused_channels` only the last one is filled
+                                     // `fused_channels` only the last one is filled; null after the last step if just
+                                     // the sum is asked for
     const T* const* other;           // (steps) arrays (n, channels), or null
-    T* sum;                          // (n, channels) or null: what all steps but the last add up to
+    T* sum;                          // (n, channels) or null: what all derivatives add up to, that before the steps first
     T* dual;                         // (n, channels) or null: w
     // With y_c = (K_c + diag) x: the derivative of <other, out> in each Potts weight, or in each matrix, of all
     // steps together; or null.
@@ -199,6 +207,7 @@ template <typename T> struct FusedArgs {
     int threads;
     Reach<T>* reach = nullptr;       // raised by what comes up, if every term is Potts
     bool plain = false;              // a Potts term answers with its weight times y_c, not with what other labels get of it
+    const Before<T>* before = nullptr;  // for `fused_channels` at most
     std::int64_t stride = 0;         // from pixel to pixel of the arrays, if that is more than `channels`
 };
 

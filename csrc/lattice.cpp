@@ -412,22 +412,29 @@ Graph build(const Points<T>& points, const double* scale, const std::int64_t* lo
     const int corners = points.d + 1;
     const std::int64_t each = points.n * corners;
     std::vector<Graph> graphs(points.batch);
-    // Images side by side, or else the threads share the points of each.
-    const int beside = points.batch < threads ? 1 : threads;
-    bool failed = false;  // an exception must not leave a parallel region
+    const auto one = [&](std::int64_t b, int threads) {
+        const Points<T> own{points.features + b * points.n * points.d, 1, points.n, points.d, points.single};
+        graphs[b] = build_one(own, layout, scale, index + b * each, weight + b * each,
+                              order + b * points.n * order_words(corners), threads);
+    };
+    // Images side by side, or else the threads share the points of each. A region within a region, even within one of a
+    // single thread, would start new threads every time.
+    if (points.batch < threads) {
+        for (std::int64_t b = 0; b < points.batch; ++b) one(b, threads);
+    } else {
+        bool failed = false;  // an exception must not leave a parallel region
 #ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(beside) reduction(|| : failed)
+#pragma omp parallel for schedule(static) num_threads(threads) reduction(|| : failed)
 #endif
-    for (std::int64_t b = 0; b < points.batch; ++b) {
-        try {
-            const Points<T> own{points.features + b * points.n * points.d, 1, points.n, points.d, points.single};
-            graphs[b] = build_one(own, layout, scale, index + b * each, weight + b * each,
-                                  order + b * points.n * order_words(corners), beside == 1 ? threads : 1);
-        } catch (const std::exception&) {
-            failed = true;
+        for (std::int64_t b = 0; b < points.batch; ++b) {
+            try {
+                one(b, 1);
+            } catch (const std::exception&) {
+                failed = true;
+            }
         }
+        if (failed) throw std::length_error("the lattice does not fit into memory");
     }
-    if (failed) throw std::length_error("the lattice does not fit into memory");
     std::int64_t first = 0;
     for (std::int64_t b = 0; b < points.batch; ++b) {
         for (std::int64_t i = b * each; first && i < (b + 1) * each; ++i) index[i] += static_cast<std::int32_t>(first);

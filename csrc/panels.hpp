@@ -96,7 +96,7 @@ template <typename T> struct Panels {
             T given[W];
             for (std::int64_t r = 0; r < count; ++r) given[r] = prepare(move, first + r, x, y, rows + r * length, reach);
             std::memset(rows + count * length, 0, (W - count) * length * sizeof(T));
-            map_rows<T>(move.map, nullptr, rows, length, a.channels, rows + W * length);
+            map_rows<T>(move.map, rows, length, a.channels, rows + W * length);
             for (std::int64_t r = 0; r < count; ++r) {
                 finish(move, first + r, x, rows + r * length, out);
                 reach.raise(T(0), given[r] * rows[r * length + a.channels - 1]);

@@ -228,18 +228,18 @@ template <typename T, int NV> struct Terms {
         T scale, unary;
         bool total;    // what all labels get alike counts too
         bool noted;    // Reach::last too
+        bool level;    // the labels of each pixel of x add up to nothing
         Vec<T> past;   // what comes past the labels
     };
 
-    // The same without P.
-    void energies(const Block& block, const Ask& ask, T* rows) const {
-        const T factor = ask.scale * ask.unary;
+    // rows = scale x
+    void scaled(const Block& block, const Ask& ask, T* rows) const {
         for (std::int64_t q = 0; q < block.pixels; ++q) {
-            const T* const u = a.unary + (block.first + q) * pixel.stride;
+            const T* const x = ask.x + (block.first + q) * pixel.stride;
             Vec<T> v[NV];
-            ahead(u + kPixels * pixel.stride, kRow);
-            for (int k = 0; k + 1 < NV; ++k) v[k] = factor * load(u + k * W);
-            v[NV - 1] = pixel.within(factor * Pixel::last(u, pixel.inside(block.first + q), a.channels), ask.past);
+            ahead(x + kPixels * pixel.stride, kRow);
+            for (int k = 0; k + 1 < NV; ++k) v[k] = ask.scale * load(x + k * W);
+            v[NV - 1] = pixel.within(ask.scale * Pixel::last(x, pixel.inside(block.first + q), a.channels), ask.past);
             for (int k = 0; k < NV; ++k) store(rows + q * kRow + k * W, v[k]);
         }
     }
@@ -260,10 +260,11 @@ template <typename T, int NV> struct Terms {
 
     void of_potts(const Block& block, const Ask& ask, const T* others, Bench& bench, T* rows, T* given) const {
         alignas(64) T sum[kPixels * kRow], against[kPixels * kRow];
-        const T* const other = bench.slopes ? against : nullptr;
-        if (other) against_the_others(block, others, against);
+        // What all labels get alike is nothing where they give nothing together.
         // Slopes of two terms are found along with the rest, those of more one by one.
-        const int slice = other && a.terms > 2 ? -1 : inner;
+        const int slice = bench.slopes && a.terms > 2 ? -1 : inner;
+        const T* const other = !bench.slopes ? nullptr : ask.level && slice >= 0 ? others : against;
+        if (other == against) against_the_others(block, others, against);
         const Sum before = add_potts(block, ask.x, sum, slice < 0 ? other : nullptr, slice, bench);
         const bool inside = pixel.inside(block.first + block.pixels - 1);
         if (slice < 0) combine<0, false, false>(block, ask, before, slice, other, bench, rows, given);
@@ -343,9 +344,10 @@ template <typename T, int NV> struct Terms {
         }
         bench.all = most > bench.all ? most : bench.all;
         if (!Sloped || !other) return;
-        add_slope(slice, of_sliced, bench);
-        if (before.term >= 0) add_slope(before.term, of_summed, bench);
-        for (int c = 0; c < a.terms; ++c) add_slope(c, of_shift[c], bench);
+        const T sign = ask.level ? T(-1) : T(1);
+        add_slope(slice, sign * of_sliced, bench);
+        if (before.term >= 0) add_slope(before.term, sign * of_summed, bench);
+        for (int c = 0; c < a.terms; ++c) add_slope(c, sign * of_shift[c], bench);
     }
 
     // The Potts terms but for one of them, and for their diagonals; with `other` slopes too, those of diagonals as well.

@@ -22,7 +22,9 @@ import torch
 from torch import Tensor
 
 from fwcrf import columns
+from fwcrf.kernels.ops import differentiated
 from fwcrf.moves import Move
+from fwcrf.simplex import softmax
 
 # Arrays large enough to pay for the search.
 LARGE = 1 << 18
@@ -113,10 +115,11 @@ class LeftOut:
     @staticmethod
     def of(x: Tensor | None, unary: Tensor, out: Tensor, gap: Tensor, most: Tensor, near: float) -> LeftOut:
         kept = (~out).nonzero().squeeze(-1)
-        if x is None:
+        if x is None and not differentiated(unary):
             few, energies = columns.start(unary, kept)
         else:
-            few, energies = columns.take(x, kept), columns.take(unary, kept)
+            start = softmax(unary, -1.0) if x is None else x
+            few, energies = columns.take(start, kept), columns.take(unary, kept)
         return LeftOut(few, energies, kept, unary.shape[-1], gap[out], most[out], near)
 
     def holds(self, reach: Reach) -> bool:

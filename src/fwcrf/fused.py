@@ -27,8 +27,8 @@ from fwcrf.kernels.operator import Operator, Shifted, check_finite, check_values
 from fwcrf.kernels.ops import transformed
 from fwcrf.kernels.separable import Separable
 from fwcrf.memory import empty
-from fwcrf.moves import ANSWER, Move, first_dual, numbers
-from fwcrf.simplex import _project_derivative, _softmax_derivative, project_onto_simplex, softmax
+from fwcrf.moves import ANSWER, MAPS, Before, Move, first_dual, numbers
+from fwcrf.simplex import project_onto_simplex, softmax
 from fwcrf.threads import threads_for
 
 _MODELS = {torch.float32: _core.ModelF32, torch.float64: _core.ModelF64}
@@ -100,7 +100,7 @@ class Fused:
         # An infinite energy stays infinite, also for a move that does not look at the unary.
         if any(m.unary != 1 for m in moves) and not bool(torch.isfinite(unary.sum())):
             return None
-        if x is None and (learning or any(m.has_dual for m in moves)):
+        if x is None and any(m.has_dual for m in moves):
             x = softmax(unary, -1.0)
 
         def go(
@@ -114,7 +114,10 @@ class Fused:
             end = empty(unary.shape, unary.dtype)
             made = [m.numbers() for m in moves]
             dual = None if x is None else first_dual(x, moves)
-            ran = self.run(x, unary, weights, made, [end] * len(moves), dual=dual, noted=noted)
+            begin, x = (_alone(end), unary) if x is None else (None, x)
+            ran = self.run(
+                x, unary, weights, made, [end] * len(moves), before=begin, dual=dual, noted=noted
+            )
             return end, ran.reach
 
         panel = self.native.most_labels() // _VECTORS
@@ -136,43 +139,45 @@ class Fused:
 
     def run(
         self,
-        x: Tensor | None,
+        x: Tensor,
         unary: Tensor | None,
         weights: Sequence[Tensor],
         moves: Sequence[Sequence[float]],
-        outs: Sequence[Tensor],
+        outs: Sequence[Tensor | None],
         others: Sequence[Tensor] = (),
         total: Tensor | None = None,
         *,
+        before: Before | None = None,
         dual: Tensor | None = None,
         slopes: bool = False,
         noted: bool = False,
         checked: bool = True,
     ) -> Ran:
-        """Fill ``outs``, one move after the other; the sum of all but the last is added to ``total``.
+        """Fill ``outs``, one move after the other, from x or from ``before`` of it.
 
-        If there is no x, from softmax(-unary).
+        ``total`` becomes the sum of all derivatives, that before the moves included; the last move may then
+        do without an array of its own.
 
         With ``slopes``, find the derivative of <other, P x> in each weight, summed over the moves. The
         reach is that of Potts terms, and 0 unless ``noted``.
         """
-        like = outs[0]
-        labels, terms = like.shape[-1], len(weights)
-        flat = lambda t: None if t is None else t.detach().contiguous().view(-1, *like.shape[-2:])  # noqa: E731
+        labels, terms = x.shape[-1], len(weights)
+        flat = lambda t: None if t is None else t.detach().contiguous().view(-1, *x.shape[-2:])  # noqa: E731
         full = torch.tensor([w.dim() > 0 for w in weights], dtype=torch.uint8)
         potts = torch.stack([w.detach().double() if w.dim() == 0 else torch.zeros((), dtype=torch.float64)
                              for w in weights])  # fmt: skip
-        matrices = like.new_zeros(terms, labels, labels)
+        matrices = x.new_zeros(terms, labels, labels)
         for M, w in zip(matrices, weights, strict=True):
             if w.dim():
                 M.copy_(w.detach())
         found = torch.zeros(terms, labels, labels, dtype=torch.float64) if slopes else None
+        begin = before and (MAPS.index(before.oracle), before.scale, flat(before.other), flat(before.out))
         finite, *reach = self.native.run(
-            flat(x), flat(unary), potts, full, matrices, torch.tensor(moves, dtype=torch.float64),
+            flat(x), begin, flat(unary), potts, full, matrices, torch.tensor(moves, dtype=torch.float64),
             [flat(t) for t in outs], [flat(t) for t in others], flat(total), flat(dual), found,
-            noted, threads_for(40 * terms * like.numel()),
+            noted, threads_for(40 * terms * x.numel()),
         )  # fmt: skip
-        if checked and not finite and x is not None:
+        if checked and not finite:
             check_finite(x, "x")
         return Ran(found, Reach(*reach))
 
@@ -221,7 +226,7 @@ class _Apply(torch.autograd.Function):
 class _Moves(torch.autograd.Function):
     """Full steps x_{k+1} = oracle(scale (P x_k + u)), all of them; backward goes through them as natively.
 
-    Also answers with ``Ran.reach``.
+    From softmax(-u) if there is no x. Also answers with ``Ran.reach``.
 
     With J_k the derivative of step k's oracle, d_k = scale J_k g_{k+1} is its part of the unary's gradient,
     and g_k = P d_k.
@@ -233,14 +238,18 @@ class _Moves(torch.autograd.Function):
         model: Fused,
         moves: Sequence[Move],
         noted: bool,
-        x: Tensor,
+        x: Tensor | None,
         unary: Tensor,
         *weights: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        ctx.model, ctx.moves = model, moves
-        points = [empty(x.shape, x.dtype) for _ in moves]
-        ran = model.run(x, unary, weights, [m.numbers() for m in moves], points, noted=noted)
-        ctx.save_for_backward(x, unary, *weights, *points)
+        ctx.model, ctx.moves, ctx.alone = model, moves, x is None
+        points = [empty(unary.shape, unary.dtype) for _ in moves]
+        start = empty(unary.shape, unary.dtype) if x is None else x
+        ran = model.run(
+            unary if x is None else x, unary, weights, [m.numbers() for m in moves], points,
+            before=_alone(start) if x is None else None, noted=noted,
+        )  # fmt: skip
+        ctx.save_for_backward(start, unary, *weights, *points)
         reach = torch.tensor(ran.reach, dtype=torch.float64)
         ctx.mark_non_differentiable(reach)
         return points[-1], reach
@@ -251,36 +260,41 @@ class _Moves(torch.autograd.Function):
         x, unary, *saved = ctx.saved_tensors
         weights, points = saved[:terms], [x, *saved[terms:]]
         if torch.is_grad_enabled():
+            x = None if ctx.alone else x
             return None, None, None, *_again(model, moves, x, unary, weights, g, ctx.needs_input_grad[3:])
-        last = _DERIVATIVES[moves[-1].oracle](g.contiguous(), points[-1], moves[-1].scale)
-        of_unary = empty(last.shape, last.dtype).copy_(last)
-        # From the last step but one back to the first, and then the gradient at the start.
-        back = [numbers(f"{m.oracle} derivative", m.scale) for m in moves[-2::-1]]
+        d, of_unary = (empty(g.shape, g.dtype) for _ in range(2))
+        # From the last step back to the first, and then the gradient at the start, or through it.
+        last, *back = [(f"{m.oracle} derivative", m.scale) for m in moves[::-1]]
+        end = numbers("softmax derivative", -1.0) if ctx.alone else ANSWER
         learned = any(ctx.needs_input_grad[5:])
         ran = model.run(
-            last, None, weights, [*back, ANSWER], [last] * len(moves), points[-2::-1], of_unary,
-            slopes=learned, checked=False,
+            g, None, weights, [*(numbers(*b) for b in back), end],
+            [*([d] * len(back)), None if ctx.alone else d], points[-2::-1], of_unary,
+            before=Before(*last, points[-1], d), slopes=learned, checked=False,
         )  # fmt: skip
-        return None, None, None, last, of_unary, *_slopes(ran.slopes, weights, ctx.needs_input_grad[5:])
+        of_x = None if ctx.alone else d
+        return None, None, None, of_x, of_unary, *_slopes(ran.slopes, weights, ctx.needs_input_grad[5:])
 
 
-_DERIVATIVES = {"softmax": _softmax_derivative, "project": _project_derivative}
+def _alone(out: Tensor) -> Before:
+    """softmax(-unary), of the unary: where every pixel sees just its own energies."""
+    return Before("softmax", -1.0, None, out)
 
 
 def _again(
     model: Fused,
     moves: Sequence[Move],
-    x: Tensor,
+    x: Tensor | None,
     unary: Tensor,
     weights: Sequence[Tensor],
     g: Tensor,
     needed: Sequence[bool],
 ) -> list[Tensor | None]:
     """The gradients as a graph of their own, by steps that autograd sees."""
-    y = x
+    y = softmax(unary, -1.0) if x is None else x
     for m in moves:
         y = _ORACLES[m.oracle](_Apply.apply(model, y, unary, *weights), m.scale)
-    inputs = [t for t, need in zip((x, unary, *weights), needed, strict=True) if need]
+    inputs = [t for t, need in zip((x, unary, *weights), needed, strict=True) if need and t is not None]
     found = iter(torch.autograd.grad(y, inputs, g, create_graph=True))
     return [next(found) if need else None for need in needed]
 

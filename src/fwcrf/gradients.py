@@ -8,7 +8,7 @@ Checkpoint  the K steps                     one step and log2 K iterates   up to
 Implicit    the fixed point                 one step, a few iterates       a linear system
 ==========  ==============================  =============================  ======================
 
-Each is called with an energy, a solver, a start and a number of steps, and answers with x, attached to the
+Each is called with an energy, a solver, a start (or None for softmax(-unary)) and a number of steps, and answers with x, attached to the
 graph of everything that the energy and the solver depend on.
 """
 
@@ -26,6 +26,7 @@ from fwcrf.energy import Energy
 from fwcrf.kernels.operator import warn_caller
 from fwcrf.pairwise import inner
 from fwcrf.regularizers import Simplex
+from fwcrf.simplex import softmax
 from fwcrf.solvers import FrankWolfe, Solver
 from fwcrf.solvers.solver import at_once
 from fwcrf.solvers.trace import look
@@ -38,7 +39,7 @@ class Gradient(Protocol):
         """Refuse solvers that cannot be differentiated this way."""
         ...
 
-    def __call__(self, f: Energy, solver: Solver, x0: Tensor, num_steps: int) -> Tensor: ...
+    def __call__(self, f: Energy, solver: Solver, x0: Tensor | None, num_steps: int) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,9 @@ class Unrolled:
     def check(self, solver: Solver) -> None:
         pass
 
-    def __call__(self, f: Energy, solver: Solver, x0: Tensor, num_steps: int) -> Tensor:
+    def __call__(self, f: Energy, solver: Solver, x0: Tensor | None, num_steps: int) -> Tensor:
         x = at_once(f, solver, x0, num_steps)
-        return _steps(f, solver, solver.init(f, x0), 0, num_steps).x if x is None else x
+        return _steps(f, solver, solver.init(f, _start(f, x0)), 0, num_steps).x if x is None else x
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ class Checkpoint:
     def check(self, solver: Solver) -> None:
         pass
 
-    def __call__(self, f: Energy, solver: Solver, x0: Tensor, num_steps: int) -> Tensor:
-        state = solver.init(f, x0)
+    def __call__(self, f: Energy, solver: Solver, x0: Tensor | None, num_steps: int) -> Tensor:
+        state = solver.init(f, _start(f, x0))
         run = _halves if torch.is_grad_enabled() else _steps
         return run(f, solver, state, 0, num_steps).x
 
@@ -98,9 +99,9 @@ class Implicit:
                 "or take steps that depend on more than x."
             )
 
-    def __call__(self, f: Energy, solver: Solver, x0: Tensor, num_steps: int) -> Tensor:
+    def __call__(self, f: Energy, solver: Solver, x0: Tensor | None, num_steps: int) -> Tensor:
         self.check(solver)
-        state = solver.init(f, x0.detach())
+        state = solver.init(f, _start(f, x0).detach())
         with torch.no_grad():
             state, residual = self._settle(f, solver, state)
         if residual > self.tol:
@@ -171,6 +172,10 @@ _NAMED: dict[str, Gradient] = {
     "checkpoint": Checkpoint(),
     "implicit": Implicit(),
 }
+
+
+def _start(f: Energy, x0: Tensor | None) -> Tensor:
+    return softmax(f.unary, -1.0) if x0 is None else x0
 
 
 def _steps(f: Energy, solver: Solver, state: Any, start: int, stop: int) -> Any:

@@ -182,10 +182,11 @@ class DenseCRF(nn.Module):
         """Log-probabilities in the layout of ``logits``; with ``num_labels=1`` one logit per pixel."""
         with full_precision(logits):
             f = self.energy(image, logits)
-            x0 = softmax(f.unary, -1.0)
-            x = self.gradient(f, self._solver(), x0, self.num_steps)
             skip = self.skip
-            if isinstance(skip, Tensor) or skip:
+            skips = isinstance(skip, Tensor) or skip > 0
+            x0 = softmax(f.unary, -1.0) if skips else None
+            x = self.gradient(f, self._solver(), x0, self.num_steps)
+            if x0 is not None:
                 x = torch.lerp(x, x0, skip.to(x) if isinstance(skip, Tensor) else skip)
             grid = logits.shape[-self.spatial_dims :]
             return log_probabilities(x, self.epsilon, grid, single=self.num_labels == 1).to(logits.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -57,6 +57,15 @@ def numbers(
 
 
 ANSWER = numbers("none")  # P x + u itself
+
+
+class Before(NamedTuple):
+    """Where moves begin, if not at x: at a map of scale x, or with its derivative at ``other``."""
+
+    oracle: str
+    scale: float
+    other: Tensor | None
+    out: Tensor
 
 
 def first_dual(x: Tensor, moves: Sequence[Move]) -> Tensor | None:

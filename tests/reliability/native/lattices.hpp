@@ -186,16 +186,19 @@ template <typename T> void model(Choices& c) {
     Reach<T> reach;
     const bool sums = c.flag(), sloped = c.flag();
     const int first = c.flag(), count = first ? 1 : c.integer(1, 2);
-    const FusedArgs<T> args{alone ? nullptr : x.get(), plain || c.flag() ? unary.get() : nullptr, n, labels, count,
+    Array<T> begin(size);
+    const bool back = !plain && c.flag();
+    const Before<T> before{back ? Map::softmax_derivative : Map::softmax, T(-1), other.get(), begin.get()};
+    const FusedArgs<T> args{alone ? unary.get() : x.get(), plain || c.flag() ? unary.get() : nullptr, n, labels, count,
                             terms + first, steps, moves.data(), out.data(), plain ? nullptr : others.data(),
                             sums && !plain ? sum.get() : nullptr, plain ? nullptr : dual.get(),
                             sloped && !plain ? slopes.get() : nullptr, threads,
-                            !plain && c.flag() ? &reach : nullptr};
+                            !plain && c.flag() ? &reach : nullptr, false,
+                            alone || back ? &before : nullptr};
     bool seen;
     if constexpr (is_float<T>) seen = kernels().fused_f32(args);
     else seen = kernels().fused_f64(args);
-    if (seen != (alone || !spoilt)) found("whether the model's x is finite was not seen");
-    if (spoilt && alone) return;
+    if (seen != (alone || back || !spoilt)) found("whether the model's x is finite was not seen");
     if (spoilt) return;
     for (auto& values : outs)
         if (!values.finite()) found("a move is not finite");
