@@ -243,8 +243,8 @@ TurnArgs<T> turned(const In<T, 3>& x, const In<T, 3>* beside, double slope, doub
             static_cast<T>(offset), threads};
 }
 
-template <typename T> void transposed(In<T, 3> x, Out<T, 3> out, int threads) {
-    const TurnArgs<T> args = turned<T>(x, nullptr, 1, 0, out, threads);
+template <typename T> void transposed(In<T, 3> x, Out<T, 3> out, int threads, double factor) {
+    const TurnArgs<T> args = turned<T>(x, nullptr, factor, 0, out, threads);
     nb::gil_scoped_release release;
     transpose(args);
 }
@@ -742,7 +742,7 @@ template <typename T> void bind(nb::module_& m) {
           "offset"_a, "out"_a.noconvert(), "threads"_a);
     m.def("energies", &energies<T>, "scores"_a.noconvert(), "last"_a, "probabilities"_a, "least"_a, "out"_a.noconvert(),
           "threads"_a);
-    m.def("transpose", &transposed<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
+    m.def("transpose", &transposed<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a, "factor"_a = 1.0);
     m.def("transpose_and_largest", &transposed_and_largest<T>, "x"_a.noconvert(), "out"_a.noconvert(),
           "largest"_a.noconvert(), "threads"_a);
     m.def("project", &project<T>, "v"_a.noconvert(), "scale"_a, "out"_a.noconvert(), "threads"_a);

@@ -16,7 +16,7 @@ template <typename T>
 static inline void map_rows(Map map, T* rows, std::int64_t length, std::int64_t labels, T* block) {
     switch (map) {
     case Map::softmax: return Softmax<T>::apply(rows, nullptr, rows, length, T(1), block);
-    case Map::project: return Project<T>::apply(rows, nullptr, rows, length, T(1), block);
+    case Map::project: return Project<T>::apply(rows, rows, length, labels, T(1), block);
     case Map::vertex:
         for (int r = 0; r < kLanes<T>; ++r) {
             T* const row = rows + r * length;
@@ -182,6 +182,7 @@ template <typename T, int NV> struct Fused {
         for (std::int64_t q = 0; q < block.pixels; ++q) {
             alignas(64) T row[kRow];
             Vec<T> v[NV] = {};
+            ahead(sum + (block.first + q + kPixels) * pixel.stride, kRow);
             if (!alone) pixel.get(sum, block.first + q, v);
             for (int k = 0; k < NV; ++k) store(row + k * W, v[k] + load(rows + q * kRow + k * W));
             pixel.put(sum, block.first + q, row);

@@ -222,7 +222,7 @@ template <typename T> struct SimplexArgs {
     int threads;
 };
 
-// From (batch, rows, columns) to (batch, columns, rows), as it is or as the logarithm of slope x + offset; or the
+// From (batch, rows, columns) to (batch, columns, rows), as slope x or as the logarithm of slope x + offset; or the
 // derivative of that times x, where it was taken of `beside`.
 template <typename T> struct TurnArgs {
     const T* x;

@@ -152,8 +152,9 @@ template <typename T> static void labelled(const TurnArgs<T>& a) {
 }
 
 template <typename T> static void transpose(const TurnArgs<T>& a) {
+    const T factor = a.slope;
     if (a.largest) labelled(a);
-    else transposed(a, [](Vec<T> v, Vec<T>) { return v; });
+    else transposed(a, [=](Vec<T> v, Vec<T>) { return factor * v; });
 }
 
 #define FWCRF_LAYOUT(T, SUFFIX)                                                                                      \

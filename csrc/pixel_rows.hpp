@@ -13,6 +13,12 @@ struct Block {
     std::int64_t first, pixels;
 };
 
+// Soon to be read: into the second-level cache, because the first is full of other things.
+template <typename V> static inline void ahead(const V* values, int count) {
+    constexpr int line = 64 / sizeof(V);
+    for (int at = 0; at < count; at += line) __builtin_prefetch(values + at, 0, 2);
+}
+
 template <typename T, int NV> struct PixelRows {
     static constexpr int W = kLanes<T>;
     static constexpr std::int64_t kRow = NV * W;
@@ -46,6 +52,7 @@ template <typename T, int NV> struct PixelRows {
     void get(const T* array, const Block& block, T* __restrict rows) const {
         for (std::int64_t q = 0; q < block.pixels; ++q) {
             Vec<T> v[NV];
+            ahead(array + (block.first + q + kPixels) * stride, kRow);
             get(array, block.first + q, v);
             for (int k = 0; k < NV; ++k) store(rows + q * kRow + k * W, v[k]);
         }
@@ -67,11 +74,5 @@ template <typename T, int NV> struct PixelRows {
         return t;
     }
 };
-
-// Soon to be read: into the second-level cache, because the first is full of other things.
-template <typename V> static inline void ahead(const V* values, int count) {
-    constexpr int line = 64 / sizeof(V);
-    for (int at = 0; at < count; at += line) __builtin_prefetch(values + at, 0, 2);
-}
 
 }  // namespace fwcrf::FWCRF_ISA

@@ -128,6 +128,10 @@ template <typename T> struct Project {
     static std::int64_t scratch(std::int64_t length) { return length * W; }
 
     static void apply(const T* x, const T*, T* out, std::int64_t length, T scale, T* block) {
+        apply(x, out, length, length, scale, block);
+    }
+    // Rows of which only the first so many entries are more than minus infinity.
+    static inline void apply(const T* x, T* out, std::int64_t length, std::int64_t entries, T scale, T* block) {
         const Row<T> row{length};
         for (std::int64_t at = 0; at < length; at += W) {
             const std::int64_t place = row.place(at);
@@ -138,7 +142,7 @@ template <typename T> struct Project {
         }
         Vec<T> largest[kLargest + 1];
         for (Vec<T>& entry : largest) entry = fill(-static_cast<T>(__builtin_inf()));
-        for (std::int64_t i = 0; i < length; ++i) {
+        for (std::int64_t i = 0; i < entries; ++i) {
             Vec<T> v = load(block + i * W);
             for (Vec<T>& entry : largest) {
                 const Vec<T> rest = smaller<T>(v, entry);
@@ -154,7 +158,7 @@ template <typename T> struct Project {
             t = larger<T>(sum * (T(1) / static_cast<T>(j + 1)), t);
         }
         const Mask<T> done = ~(largest[kLargest] - top > t);
-        if (any(~done)) t = newton(block, length, top, t, done);
+        if (any(~done)) t = newton(block, entries, top, t, done);
         alignas(64) T tops[W], ts[W];
         store(tops, top);
         store(ts, t);

@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from fwcrf import gradients, pairwise, solvers, stepsizes
 from fwcrf.compatibility import Compatibility, Diagonal, Full
 from fwcrf.compatibility import compatibility as read_compatibility
-from fwcrf.energy import Energy, unary_from_logits
+from fwcrf.energies import energies
+from fwcrf.energy import Energy, Finite, unary_from_logits
 from fwcrf.gradients import Gradient
 from fwcrf.kernels import Bilateral, Spatial
 from fwcrf.kernels.gaussians import Kernel, Weight
-from fwcrf.layout import as_precise, check_same_grid, full_precision, labels_first, labels_last
+from fwcrf.layout import as_precise, check_same_grid, full_precision, labels_first, labels_flat, transposed
 from fwcrf.readout import log_probabilities
 from fwcrf.regularizers import Simplex
 from fwcrf.rounding import Rounding
@@ -194,10 +195,14 @@ class DenseCRF(nn.Module):
     def energy(self, image: Tensor, logits: Tensor) -> Energy:
         """The energy that the layer lowers: over ``(*batch, n, L)``, pixels in row-major order."""
         check_same_grid(image, logits, self.spatial_dims, "logits")
-        scores = labels_last(logits, self.num_labels, self.spatial_dims, "logits")
+        scores = labels_flat(logits, self.num_labels, self.spatial_dims, "logits")
         if self.num_labels == 1:
-            scores = torch.cat([torch.zeros_like(scores), scores], -1)
-        return Energy(self._pairwise(as_precise(image, scores)), unary_from_logits(scores))
+            scores = torch.cat([torch.zeros_like(scores), scores], -2)
+        P = self._pairwise(as_precise(image, scores))
+        found = energies(scores)
+        if found is not None and found[1].finite:
+            return Finite(P, found[0])
+        return Energy(P, unary_from_logits(transposed(scores)))
 
     def solve(
         self,

@@ -22,6 +22,11 @@ def labels_last(scores: Tensor, num_labels: int, spatial_dims: int, name: str) -
     >>> labels_last(torch.zeros(2, 3, 4, 5), num_labels=3, spatial_dims=2, name="logits").shape
     torch.Size([2, 20, 3])
     """
+    return transposed(labels_flat(scores, num_labels, spatial_dims, name))
+
+
+def labels_flat(scores: Tensor, num_labels: int, spatial_dims: int, name: str) -> Tensor:
+    """The same as ``(*batch, L, n)``."""
     if not scores.is_floating_point():
         raise TypeError(f"{name} has dtype {scores.dtype}; expected floating point: convert with .float().")
     shape = tuple(scores.shape)
@@ -39,7 +44,7 @@ def labels_last(scores: Tensor, num_labels: int, spatial_dims: int, name: str) -
         raise ValueError(f"{name} has shape {shape}; expected at least one image and one pixel.")
     if scores.dtype != torch.float64:
         scores = scores.float()
-    return transposed(scores.flatten(-spatial_dims))
+    return scores.flatten(-spatial_dims)
 
 
 def labels_first(x: Tensor, grid: Sequence[int]) -> Tensor:
@@ -47,20 +52,20 @@ def labels_first(x: Tensor, grid: Sequence[int]) -> Tensor:
     return transposed(x).unflatten(-1, tuple(grid))
 
 
-def transposed(x: Tensor) -> Tensor:
-    """``x.mT``, contiguous."""
+def transposed(x: Tensor, factor: float = 1.0) -> Tensor:
+    """``factor * x.mT``, contiguous."""
     if transformed(x) or not _native(x):
-        return x.mT.contiguous()
-    return _Transpose.apply(x) if differentiated(x) else _transpose(x)  # type: ignore[return-value]
+        return (x.mT if factor == 1 else factor * x.mT).contiguous()
+    return _Transpose.apply(x, factor) if differentiated(x) else _transpose(x, factor)  # type: ignore[return-value]
 
 
-def put_transposed(x: Tensor, out: Tensor) -> None:
-    """out = ``x.mT``."""
+def put_transposed(x: Tensor, out: Tensor, factor: float = 1.0) -> None:
+    """out = ``factor * x.mT``."""
     if _native(x) and out.is_cpu and out.dtype == x.dtype and out.is_contiguous() and x.numel():
         flat = x.detach().contiguous().view(-1, *x.shape[-2:])
-        _core.transpose(flat, out.view(-1, *out.shape[-2:]), threads_for(x.numel()))
+        _core.transpose(flat, out.view(-1, *out.shape[-2:]), threads_for(x.numel()), factor)
     else:
-        out.copy_(x.mT)
+        torch.mul(x.mT, factor, out=out)
 
 
 def put_transposed_and_largest(x: Tensor, out: Tensor, largest: Tensor) -> bool:
@@ -86,20 +91,21 @@ def _native(x: Tensor) -> bool:
     return x.is_cpu and x.dtype in (torch.float32, torch.float64)
 
 
-def _transpose(x: Tensor) -> Tensor:
+def _transpose(x: Tensor, factor: float) -> Tensor:
     out = empty((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype)
-    put_transposed(x, out)
+    put_transposed(x, out, factor)
     return out
 
 
 class _Transpose(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return _transpose(x)
+    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
+        ctx.factor = factor
+        return _transpose(x, factor)
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:  # type: ignore[override]
-        return transposed(g)
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return transposed(g, ctx.factor), None
 
 
 def full_precision(scores: Tensor) -> AbstractContextManager[object]:
