@@ -64,9 +64,27 @@ def test_what_is_not_finite_is_seen(bad: float, where: int, last: bool) -> None:
 
 
 def test_what_torch_has_to_see_is_left_to_others() -> None:
-    assert energies(torch.randn(3, 10, requires_grad=True)) is None
+    learned = torch.rand(3, 10, requires_grad=True)
+    assert energies(learned, labels_last=True) is None
+    assert energies(learned, least=1e-8) is None
     assert energies(torch.randn(3, 10).half()) is None
     assert energies(torch.empty(3, 0)) is None
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 70), (2, 21, 100)], ids=str)
+def test_derivatives_of_logits(shape: tuple[int, ...]) -> None:
+    logits = torch.randn(shape, dtype=torch.float64, requires_grad=True)
+
+    def unary(logits: torch.Tensor) -> torch.Tensor:
+        found = energies(logits)
+        assert found is not None
+        return found[0]
+
+    torch.testing.assert_close(unary(logits), -logits.mT)
+    g = torch.randn_like(logits.mT)
+    torch.testing.assert_close(torch.autograd.grad(unary(logits), logits, g)[0], -g.mT)
+    if logits.numel() < 300:
+        torch.autograd.gradgradcheck(unary, logits)
 
 
 @pytest.mark.parametrize("form", ["logits", "probabilities"])
