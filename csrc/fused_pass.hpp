@@ -101,23 +101,21 @@ template <typename T, int NV> struct Fused {
 
     // A block on its way through a step.
     struct Rows {
-        alignas(64) T rows[kPixels * kRow];  // what the map is taken of, and then its answer but for a factor
-        alignas(64) T given[kPixels * W];    // by the kernels to the labels of the last vector
-        alignas(64) T factor[kPixels];       // of the answer
+        alignas(64) T rows[kPixels * kRow];    // what the map is taken of, and then its answer but for a factor
+        alignas(64) T given[kPixels * W];      // by the kernels to the labels of the last vector
+        alignas(64) T factor[kPixels];         // of the answer
+        alignas(64) T others[kPixels * kRow];  // where derivatives are taken
     };
 
     void answer(const Block& block, Bench& bench) const {
         Rows at;
-        alignas(64) T others[kPixels * kRow];
-        if (other) pixel.get(other, block, others);
+        if (other) pixel.get(other, block, at.others);
         do {
             if (alone) terms.scaled(block, asked(bench), at.rows);
-            else terms.gradient(block, asked(bench), others, bench, at.rows, at.given);
+            else terms.gradient(block, asked(bench), at.others, bench, at.rows, at.given);
             for (T& value : at.factor) value = T(1);
-        } while (move.map != Map::none && !go(block, others, at, bench));
+        } while (move.map != Map::none && !go(block, at, bench));
         if (a.reach && !alone && !terms.matrices_too) note_last(block, at, bench);
-        if (sum) accumulate(block, at.rows);
-        if (!out) return;
         finish(block, at, bench);
         if (carry) terms.take(block, bench);
     }
@@ -139,36 +137,47 @@ template <typename T, int NV> struct Fused {
 
     // Write the answer, to `bench.block` too, and splat it.
     void finish(const Block& block, const Rows& at, const Bench& bench) const {
+        switch (move.map) {
+        case Map::softmax_derivative: return finish<Map::softmax_derivative>(block, at, bench);
+        case Map::project_derivative: return finish<Map::project_derivative>(block, at, bench);
+        default: return finish<Map::none>(block, at, bench);
+        }
+    }
+    template <Map M> void finish(const Block& block, const Rows& at, const Bench& bench) const {
         int first = -1;  // a lattice that takes the rows while they are in the registers
         for (int c = a.terms - 1; c >= 0; --c)
             if (bench.splats[c] && terms.lattice[c].corners == 6) first = c;
-        if (first >= 0) finish<6>(block, at, bench.block, first, bench.splats[first]);
-        else finish<0>(block, at, bench.block, 0, nullptr);
+        if (first >= 0) finish<M, 6>(block, at, bench.block, first, bench.splats[first]);
+        else finish<M, 0>(block, at, bench.block, 0, nullptr);
         for (int c = 0; c < a.terms; ++c)
             if (bench.splats[c] && c != first) terms.splat(c, block, bench.block, bench.splats[c]);
     }
 
-    template <int C> void finish(const Block& block, const Rows& at, T* copy, int c, T* values) const {
-        const std::int64_t channels = a.channels, stride = pixel.stride;
+    template <Map M, int C> void finish(const Block& block, const Rows& at, T* copy, int c, T* values) const {
+        const std::int64_t stride = pixel.stride;
         const std::int32_t* index = C ? terms.lattice[c].index + block.first * C : nullptr;
         const T* weight = C ? terms.lattice[c].splat + block.first * C : nullptr;
-        const T* row = at.rows;
-        T* to = out + block.first * stride;
+        const T *row = at.rows, *p = at.others;
+        T* to = out ? out + block.first * stride : nullptr;
+        T* all = M == Map::none || !sum ? nullptr : sum + block.first * stride;
         // Whole vectors may be written past a row that another one of this block follows.
-        const std::int64_t whole = stride > channels ? 0 : block.pixels - pixel.overhang;
-        for (std::int64_t q = 0; q < block.pixels; ++q, row += kRow, copy += kRow, to += stride, index += C, weight += C) {
+        const std::int64_t whole = stride > a.channels ? 0 : block.pixels - pixel.overhang;
+        for (std::int64_t q = 0; q < block.pixels; ++q, row += kRow, p += kRow, copy += kRow, index += C, weight += C) {
             Vec<T> v[NV];
             for (int k = 0; k < NV; ++k) {
-                v[k] = at.factor[q] * load(row + k * W);
+                v[k] = ended<M>(load(row + k * W), at.factor[q], p + k * W);
                 store(copy + k * W, v[k]);
             }
-            // It has left the first-level cache since it was read, and stores wait for one another.
-            for (int e = 0; e < kRow; e += 64 / static_cast<int>(sizeof(T)))
-                __builtin_prefetch(to + 8 * stride + e, 1, 3);
-            if (q < whole) {
-                for (int k = 0; k < NV; ++k) store(to + k * W, v[k]);
-            } else {
-                Pixel::put(to, copy, channels);
+            if (M != Map::none && all) {
+                add_to(all, q < whole, alone, v);
+                all += stride;
+            }
+            if (M == Map::none || to) {
+                // It has left the first-level cache since it was read, and stores wait for one another.
+                for (int e = 0; e < kRow; e += 64 / static_cast<int>(sizeof(T)))
+                    __builtin_prefetch(to + 8 * stride + e, 1, 3);
+                write(to, q < whole, v);
+                to += stride;
             }
             for (int m = 0; m < C; ++m) {
                 T* const there = values + index[m] * kRow;
@@ -178,20 +187,35 @@ template <typename T, int NV> struct Fused {
         }
     }
 
-    void accumulate(const Block& block, const T* rows) const {
-        for (std::int64_t q = 0; q < block.pixels; ++q) {
-            alignas(64) T row[kRow];
-            Vec<T> v[NV] = {};
-            ahead(sum + (block.first + q + kPixels) * pixel.stride, kRow);
-            if (!alone) pixel.get(sum, block.first + q, v);
-            for (int k = 0; k < NV; ++k) store(row + k * W, v[k] + load(rows + q * kRow + k * W));
-            pixel.put(sum, block.first + q, row);
+    // From a vector of a row, and what was found for the row, to where the step ends.
+    template <Map M> static inline Vec<T> ended(Vec<T> v, T found, const T* p) {
+        if (M == Map::softmax_derivative) return load(p) * (v - found);
+        if (M == Map::project_derivative) return load(p) > T(0) ? v - found : Vec<T>{};
+        return found * v;
+    }
+
+    // Rows are zero past the labels.
+    inline void write(T* to, bool whole, const Vec<T> (&v)[NV]) const {
+        if (whole) {
+            for (int k = 0; k < NV; ++k) store(to + k * W, v[k]);
+            return;
         }
+        alignas(64) T row[kRow];
+        for (int k = 0; k < NV; ++k) store(row + k * W, v[k]);
+        Pixel::put(to, row, a.channels);
+    }
+    inline void add_to(T* all, bool whole, bool fresh, const Vec<T> (&v)[NV]) const {
+        if (fresh) return write(all, whole, v);
+        ahead(all + kPixels * pixel.stride, kRow);
+        Vec<T> added[NV];
+        for (int k = 0; k + 1 < NV; ++k) added[k] = load(all + k * W) + v[k];
+        added[NV - 1] = Pixel::last(all, whole, a.channels) + v[NV - 1];
+        write(all, whole, added);
     }
 
     // From what the map is taken of to where the step ends; zero past the labels. False if that needs more care, and has to
     // begin anew.
-    bool go(const Block& block, const T* others, Rows& at, Bench& bench) const {
+    bool go(const Block& block, Rows& at, Bench& bench) const {
         const std::int64_t count = block.pixels, whole = (count + W - 1) / W * W;
         T* const rows = at.rows;
         if (leaning()) lean(block, rows);
@@ -202,14 +226,15 @@ template <typename T, int NV> struct Fused {
                     bench.careful = true;
                     return false;
                 }
-            if (move.step != T(1) || move.dual != Dual::none || sum) divide(block, at);
+            if (move.step != T(1) || move.dual != Dual::none) divide(block, at);
         } else if (derivative()) {
-            for (std::int64_t q = 0; q < whole; q += W) derive(others + q * kRow, rows + q * kRow);
+            for (std::int64_t q = 0; q < whole; q += W) derive(at, q);
+            return true;
         } else {
             for (std::int64_t q = 0; q < whole; q += W) map(rows + q * kRow);
         }
         if (move.dual == Dual::multipliers) add_multipliers(block, rows);
-        if (!derivative() && move.step != T(1)) step_towards(block, rows);
+        if (move.step != T(1)) step_towards(block, rows);
         return true;
     }
 
@@ -275,25 +300,17 @@ template <typename T, int NV> struct Fused {
         map_rows(move.map, rows, kRow, a.channels, block);
     }
 
-    // The derivative of the map at rows p, times these rows.
-    void derive(const T* p, T* rows) const { move.map == Map::project_derivative ? of_project(p, rows) : of_softmax(p, rows); }
-
-    static void of_softmax(const T* p, T* rows) {
-        Vec<T> sum[W];
-        for (int r = 0; r < W; ++r) {
-            sum[r] = load(p + r * kRow) * load(rows + r * kRow);
-            for (int k = 1; k < NV; ++k) sum[r] += load(p + r * kRow + k * W) * load(rows + r * kRow + k * W);
-        }
-        alignas(64) T inner[W];
-        store(inner, sums<T>(sum));
-        for (int r = 0; r < W; ++r)
-            for (int k = 0; k < NV; ++k) {
-                const std::int64_t at = r * kRow + k * W;
-                store(rows + at, load(p + at) * (load(rows + at) - inner[r]));
+    // What the derivative of the map takes from as many rows as a vector has lanes: the mean of those with a part of p.
+    void derive(Rows& at, std::int64_t first) const {
+        const T *const p = at.others + first * kRow, *const rows = at.rows + first * kRow;
+        if (move.map == Map::softmax_derivative) {
+            Vec<T> sum[W];
+            for (int r = 0; r < W; ++r) {
+                sum[r] = load(p + r * kRow) * load(rows + r * kRow);
+                for (int k = 1; k < NV; ++k) sum[r] += load(p + r * kRow + k * W) * load(rows + r * kRow + k * W);
             }
-    }
-
-    static void of_project(const T* p, T* rows) {
+            return store(at.factor + first, sums<T>(sum));
+        }
         Vec<T> sum[W], count[W];
         for (int r = 0; r < W; ++r) {
             sum[r] = count[r] = Vec<T>{};
@@ -303,13 +320,7 @@ template <typename T, int NV> struct Fused {
                 count[r] += support ? fill(T(1)) : Vec<T>{};
             }
         }
-        alignas(64) T mean[W];
-        store(mean, sums<T>(sum) / sums<T>(count));
-        for (int r = 0; r < W; ++r)
-            for (int k = 0; k < NV; ++k) {
-                const std::int64_t at = r * kRow + k * W;
-                store(rows + at, load(p + at) > T(0) ? load(rows + at) - mean[r] : Vec<T>{});
-            }
+        store(at.factor + first, sums<T>(sum) / sums<T>(count));
     }
 
     // From P x + u to what the map is taken of, where that is more than a multiple of it.

@@ -141,15 +141,7 @@ template <typename T> struct Project {
             for (int c = 0; c < W; ++c) store(block + (place + c) * W, v[c]);
         }
         Vec<T> largest[kLargest + 1];
-        for (Vec<T>& entry : largest) entry = fill(-static_cast<T>(__builtin_inf()));
-        for (std::int64_t i = 0; i < entries; ++i) {
-            Vec<T> v = load(block + i * W);
-            for (Vec<T>& entry : largest) {
-                const Vec<T> rest = smaller<T>(v, entry);
-                entry = larger<T>(v, entry);
-                v = rest;
-            }
-        }
+        find_largest(block, entries, largest);
         // t is relative to the largest entry, which loses no digit that matters.
         const Vec<T> top = largest[0];
         Vec<T> t = fill(T(-1)), sum = t;
@@ -171,6 +163,32 @@ template <typename T> struct Project {
     }
 
   private:
+    // In descending order. Six at a time, sorted among themselves and then merged with those before.
+    static inline void find_largest(const T* block, std::int64_t entries, Vec<T> (&largest)[kLargest + 1]) {
+        static_assert(kLargest + 1 == 6, "the order of comparisons is for six");
+        for (Vec<T>& entry : largest) entry = fill(-static_cast<T>(__builtin_inf()));
+        std::int64_t i = 0;
+        for (; i + 6 <= entries; i += 6) {
+            Vec<T> v[6];
+            for (int j = 0; j < 6; ++j) v[j] = load(block + (i + j) * W);
+            constexpr int sort[][2] = {{0, 5}, {1, 3}, {2, 4}, {1, 2}, {3, 4}, {0, 3},
+                                       {2, 5}, {0, 1}, {2, 3}, {4, 5}, {1, 2}, {3, 4}};
+            for (const auto& pair : sort) exchange(v[pair[0]], v[pair[1]]);
+            for (int j = 0; j < 6; ++j) largest[j] = larger<T>(v[5 - j], largest[j]);
+            constexpr int merge[][2] = {{0, 4}, {0, 5}, {1, 5}, {2, 4}, {3, 5}, {2, 3}, {4, 5}};
+            for (const auto& pair : merge) exchange(largest[pair[0]], largest[pair[1]]);
+        }
+        for (; i < entries; ++i) {
+            Vec<T> v = load(block + i * W);
+            for (Vec<T>& entry : largest) exchange(entry, v);
+        }
+    }
+    static inline void exchange(Vec<T>& high, Vec<T>& low) {
+        const Vec<T> most = larger<T>(low, high);
+        low = smaller<T>(low, high);
+        high = most;
+    }
+
     static Vec<T> newton(T* block, std::int64_t length, Vec<T> top, Vec<T> t, Mask<T> done) {
         Vec<T> before = fill(static_cast<T>(length + 1));
         while (any(~done)) {
