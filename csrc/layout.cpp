@@ -18,7 +18,8 @@ static void transposed(const TurnArgs<T>& a, F&& act) {
 #pragma omp parallel for schedule(static) num_threads(a.threads)
 #endif
     for (std::int64_t tile = 0; tile < a.batch * down * across; ++tile) {
-        // Along the longer side within a stretch of memory of either array.
+        // Along the longer side, within a stretch of memory of either array; of the other there are as many as the shorter
+        // side is long, and the processor foresees no more than a few.
         const bool wide = columns >= rows;
         const std::int64_t within = tile % (down * across), image = tile / (down * across);
         const std::int64_t i0 = (wide ? within % down : within / across) * kTile;
@@ -38,10 +39,15 @@ static void transposed(const TurnArgs<T>& a, F&& act) {
             for (std::int64_t j = j0; j < j1; j += W) {
                 const std::int64_t r = i + W <= i1 ? i : i1 - W, c = j + W <= j1 ? j : j1 - W;
                 Vec<T> square[W];
-                for (int k = 0; k < W; ++k) square[k] = load(from + (r + k) * columns + c);
+                for (int k = 0; k < W; ++k) {
+                    const T* const row = from + (r + k) * columns + c;
+                    if (wide) __builtin_prefetch(row + kTile);
+                    square[k] = load(row);
+                }
                 transpose<T>(square);
                 for (int k = 0; k < W; ++k) {
                     const std::int64_t at = (c + k) * rows + r;
+                    if (!wide) __builtin_prefetch(to + at + kTile, 1);
                     store(to + at, act(square[k], load(beside + at)));
                 }
             }

@@ -295,6 +295,7 @@ template <typename T, int NV> struct Terms {
         const Vec<T> mask = pixel.mask, past = ask.past;
         T most = 0;
         Vec<T> of_sliced{}, of_summed{}, of_shift[2] = {};
+        const T *const one = a.term[0].shift, *const two = a.terms > 1 ? a.term[1].shift : nullptr;
         for (std::int64_t q = 0; q < block.pixels; ++q, index += corners, weight += corners) {
             const bool inside = Simple || pixel.inside(block.first + q);
             Vec<T> v[NV] = {};
@@ -310,8 +311,8 @@ template <typename T, int NV> struct Terms {
                     of_summed += z * load(y + k * W);
                     of_diagonal += z * (k + 1 < NV ? load(x + k * W) : Pixel::last(x, inside, channels));
                 }
-                for (int c = 0; c < a.terms; ++c)
-                    if (a.term[c].shift) of_shift[c] += a.term[c].shift[block.first + q] * of_diagonal;
+                if (one) of_shift[0] += one[block.first + q] * of_diagonal;
+                if (two) of_shift[1] += two[block.first + q] * of_diagonal;
             }
             // The next block's, which the processor does not see coming: what is read between two blocks is elsewhere.
             ahead(x + kPixels * stride, kRow);

@@ -14,9 +14,10 @@ own part: what it gets of a pixel, p, is wrong by up to |scale| y p.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -54,29 +55,40 @@ def fewer(
 
     If there is no x, from softmax(-unary). ``exactly`` where derivatives count too.
     """
-    if not _may(unary, weights, moves, panel):
+    if not _may(unary, weights, moves, panel, exactly):
         return None
     usual = USUAL * sum(float(w.detach()) for w in weights)
-    gap, most = (t.double() for t in columns.spans(None if x is None else x.detach(), unary.detach()))
+    softmax = moves[0].oracle == "softmax"
+    scale, near = moves[0].scale, max(_NEAR[m.oracle] / -m.scale for m in moves)
+    n, labels = math.prod(unary.shape[:-1]), unary.shape[-1]
+    # What matters to some pixels matters: a look at a part of them most often shows if there is no use.
+    for some in (n // 8, n):
+        gap, most = (t.double() for t in columns.spans(_first(x, some), _first(unary, some)))
+        if softmax:
+            share, order = torch.maximum(most, torch.exp(scale * gap)).sort()
+            left = labels + 1 - int((share.cumsum(0) <= SHARE).sum())
+        else:
+            out = _left_out(gap, most, near, usual)
+            left = int((~out).sum())
+        if _panels(left, panel) == _panels(labels, panel):
+            return None
+    if not softmax:
+        return LeftOut.of(x, unary, out, gap, most, near)
+    # As many of them alone as there is room for.
+    together = labels - _panels(left, panel) * panel + 1
+    return Together.of(x, unary, order[together:].sort().values, scale)
+
+
+def _first(t: Tensor | None, rows: int) -> Any:
+    return None if t is None else t.detach().reshape(-1, t.shape[-1])[:rows]
+
+
+# How far a label must be behind to get nothing, for a scale of 1.
+_NEAR = {"project": 1.0, "vertex": 0.0, "softmax": math.inf}
+
+
+def _may(unary: Tensor, weights: Sequence[Tensor], moves: Sequence[Move], panel: int, exactly: bool) -> bool:
     kinds = {m.oracle for m in moves}
-    if "softmax" not in kinds:
-        near = max({"project": 1.0, "vertex": 0.0}[m.oracle] / -m.scale for m in moves)
-        out = _left_out(gap, most, near, usual)
-        if _panels(int((~out).sum()), panel) < _panels(unary.shape[-1], panel):
-            return LeftOut.of(x, unary, out, gap, most, near)
-    elif kinds == {"softmax"} and not exactly and unary.dtype == torch.float32 and _alike(moves):
-        scale = moves[0].scale
-        share, order = torch.maximum(most, torch.exp(scale * gap)).sort()
-        together = int((share.cumsum(0) <= SHARE).sum())
-        panels = _panels(unary.shape[-1] - together + 1, panel)
-        if panels < _panels(unary.shape[-1], panel):
-            # As many of them alone as there is room for.
-            together = unary.shape[-1] - panels * panel + 1
-            return Together.of(x, unary, order[together:].sort().values, scale)
-    return None
-
-
-def _may(unary: Tensor, weights: Sequence[Tensor], moves: Sequence[Move], panel: int) -> bool:
     return (
         len(moves) > 2
         and unary.numel() >= LARGE
@@ -84,6 +96,10 @@ def _may(unary: Tensor, weights: Sequence[Tensor], moves: Sequence[Move], panel:
         and moves[0].step == 1
         and all(m.keep == 0 and m.scale < 0 and m.unary == 1 and not m.has_dual for m in moves)
         and all(w.dim() == 0 and float(w.detach()) >= 0 for w in weights)
+        and (
+            "softmax" not in kinds
+            or (kinds == {"softmax"} and not exactly and unary.dtype == torch.float32 and _alike(moves))
+        )
     )
 
 
