@@ -117,7 +117,7 @@ template <typename T> struct Binary {
 
     // Whether these are steps that can be taken this way.
     static bool takes(const FusedArgs<T>& a) {
-        if (a.channels != 2 || a.stride || a.plain || a.other || a.sum || a.dual || a.slopes || a.reach || !a.unary)
+        if (a.channels != 2 || a.shared || a.plain || a.other || a.sum || a.dual || a.slopes || a.reach || !a.unary)
             return false;
         if (a.before && (a.x != a.unary || a.before->map != Map::softmax || a.before->scale != T(-1))) return false;
         for (int k = 0; k < a.steps; ++k)

@@ -503,7 +503,9 @@ template <typename T> class Model {
         if (before) {
             const auto& [map, scale, other, out] = *before;
             const bool derivative = map == 4 || map == 5;
-            require(map >= 1 && map <= 5 && labels <= most_labels(), "how to begin");
+            require(map >= 1 && map <= 5, "how to begin");
+            require(labels <= most_labels() || (map == 1 && scale == -1 && unary && unary->data() == x.data()),
+                    "how to begin with many labels");
             require(fits(out) && out.data() != x.data(), "where to begin");
             require(derivative == static_cast<bool>(other) && (!other || fits(*other)), "derivatives need the others");
             start = {static_cast<Map>(map), static_cast<T>(scale), nullptr, nullptr};

@@ -76,7 +76,7 @@ template <typename T, int NV> struct Fused {
         other = before.other;
         move = Move<T>{before.map, before.scale, T(0), T(1), T(0), T(0), Dual::none};
         sum = derivative() ? a.sum : nullptr;
-        carry = terms.carries();
+        carry = a.steps > 0 && terms.carries();
         alone = true;
     }
 
@@ -154,14 +154,14 @@ template <typename T, int NV> struct Fused {
     }
 
     template <Map M, int C> void finish(const Block& block, const Rows& at, T* copy, int c, T* values) const {
-        const std::int64_t stride = pixel.stride;
+        const std::int64_t channels = a.channels;
         const std::int32_t* index = C ? terms.lattice[c].index + block.first * C : nullptr;
         const T* weight = C ? terms.lattice[c].splat + block.first * C : nullptr;
         const T *row = at.rows, *p = at.others;
-        T* to = out ? out + block.first * stride : nullptr;
-        T* all = M == Map::none || !sum ? nullptr : sum + block.first * stride;
+        T* to = out ? out + block.first * channels : nullptr;
+        T* all = M == Map::none || !sum ? nullptr : sum + block.first * channels;
         // Whole vectors may be written past a row that another one of this block follows.
-        const std::int64_t whole = stride > a.channels ? 0 : block.pixels - pixel.overhang;
+        const std::int64_t whole = block.pixels - pixel.overhang;
         for (std::int64_t q = 0; q < block.pixels; ++q, row += kRow, p += kRow, copy += kRow, index += C, weight += C) {
             Vec<T> v[NV];
             for (int k = 0; k < NV; ++k) {
@@ -170,14 +170,14 @@ template <typename T, int NV> struct Fused {
             }
             if (M != Map::none && all) {
                 add_to(all, q < whole, alone, v);
-                all += stride;
+                all += channels;
             }
             if (M == Map::none || to) {
                 // It has left the first-level cache since it was read, and stores wait for one another.
                 for (int e = 0; e < kRow; e += 64 / static_cast<int>(sizeof(T)))
-                    __builtin_prefetch(to + 8 * stride + e, 1, 3);
+                    __builtin_prefetch(to + 8 * channels + e, 1, 3);
                 write(to, q < whole, v);
-                to += stride;
+                to += channels;
             }
             for (int m = 0; m < C; ++m) {
                 T* const there = values + index[m] * kRow;
@@ -206,7 +206,7 @@ template <typename T, int NV> struct Fused {
     }
     inline void add_to(T* all, bool whole, bool fresh, const Vec<T> (&v)[NV]) const {
         if (fresh) return write(all, whole, v);
-        ahead(all + kPixels * pixel.stride, kRow);
+        ahead(all + kPixels * a.channels, kRow);
         Vec<T> added[NV];
         for (int k = 0; k + 1 < NV; ++k) added[k] = load(all + k * W) + v[k];
         added[NV - 1] = Pixel::last(all, whole, a.channels) + v[NV - 1];
@@ -222,7 +222,7 @@ template <typename T, int NV> struct Fused {
         for (std::int64_t i = count * kRow; i < whole * kRow; ++i) rows[i] = 0;
         if (quickly(bench)) {
             for (std::int64_t q = 0; q < whole; q += W)
-                if (!exponentials(at, q)) {
+                if (!exponentials(block, at, q)) {
                     bench.careful = true;
                     return false;
                 }
@@ -259,8 +259,9 @@ template <typename T, int NV> struct Fused {
 
     // Softmax of as many rows as a vector has lanes, but for the factor that makes their sums 1. False if a row is too
     // far from zero.
-    bool exponentials(Rows& at, std::int64_t first) const {
-        if constexpr (NV == 1) return exponentials_of_few(at, first);
+    bool exponentials(const Block& block, Rows& at, std::int64_t first) const {
+        if constexpr (NV == 1)
+            if (!a.shared) return exponentials_of_few(at, first);
         Vec<T> sum[W];
         for (int r = 0; r < W; ++r) {
             T* const row = at.rows + (first + r) * kRow;
@@ -273,6 +274,13 @@ template <typename T, int NV> struct Fused {
             sum[r] = e[0];
         }
         const Vec<T> whole = sums<T>(sum);
+        if (a.shared) {
+            T* const all = a.shared->sum + block.first + first;
+            const std::int64_t left = block.pixels - first;
+            if (left >= W) store(all, load(all) + whole);
+            else store_part(all, load_part(all, left) + whole, left);
+            return true;
+        }
         store(at.factor + first, T(1) / whole);
         return !any(~((whole > Power<T>::least) & (whole < Power<T>::most)));
     }

@@ -187,6 +187,12 @@ template <typename T> struct Before {
     const T* other;                  // (n, channels) for derivatives, or null
     T* out;                          // (n, channels)
 };
+// Of pixels that have other labels elsewhere: x counts times a factor, and softmax leaves its exponentials, undivided, adding
+// them up.
+template <typename T> struct Shared {
+    const T* factor;                 // (n) or null
+    T* sum;                          // (n)
+};
 template <typename T> struct FusedArgs {
     const T* x;                      // (n, channels)
     const T* unary;                  // (n, channels) or null
@@ -207,8 +213,8 @@ template <typename T> struct FusedArgs {
     int threads;
     Reach<T>* reach = nullptr;       // raised by what comes up, if every term is Potts
     bool plain = false;              // a Potts term answers with its weight times y_c, not with what other labels get of it
-    const Before<T>* before = nullptr;  // for `fused_channels` at most
-    std::int64_t stride = 0;         // from pixel to pixel of the arrays, if that is more than `channels`
+    const Before<T>* before = nullptr;  // for more than `fused_channels` at softmax(-unary): x is the unary
+    const Shared<T>* shared = nullptr;
 };
 
 // Maps of the rows of an array, each to its own simplex, and their derivatives.

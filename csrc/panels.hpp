@@ -30,26 +30,104 @@ template <typename T> struct Panels {
     }
 
     bool run() const {
+        bool finite = true;
+        if (undivided() && run_undivided(finite)) return finite;
         bool back = false;  // whether some step looks back to x, which is else overwritten by its own sum
         for (int step = 0; step < a.steps; ++step) back = back || a.move[step].keep != T(0) || a.move[step].step != T(1);
         const std::int64_t size = a.n * a.channels;
-        const Lent memory{static_cast<T*>(take_block((back ? 2 : 1) * size * sizeof(T)))};
+        const Lent memory((back ? 2 : 1) * size);
         T* const x = memory.values;
         T* const y = back ? x + size : x;
-        for_rows([&](std::int64_t i, T*) {
-            for_panels([&](std::int64_t first, std::int64_t labels, std::int64_t at) {
-                std::memcpy(x + at + i * labels, a.x + i * a.channels + first, labels * sizeof(T));
-            });
-        });
-        bool finite = true;
+        begin(x);
         for (int step = 0; step < a.steps; ++step) {
             finite &= apply(x, y);
             answer(a.move[step], x, y, step + 1 == a.steps ? a.out[step] : nullptr);
         }
         return finite;
     }
+
+    // Full steps to softmax: a panel needs nothing of the others but the sums of their exponentials, by which x is divided
+    // when it is next scattered.
+    bool undivided() const {
+        for (int step = 0; step < a.steps; ++step) {
+            const Move<T>& m = a.move[step];
+            if (m.map != Map::softmax || m.keep != T(0) || m.step != T(1) || m.unary != T(1) || !(m.scale < T(0))) return false;
+        }
+        return a.unary && !a.reach;
+    }
+    // False if sums of exponentials are too far from 1 for that.
+    bool run_undivided(bool& finite) const {
+        const std::int64_t size = a.n * a.channels;
+        const Lent memory(2 * size + 2 * a.n);
+        T *const x = memory.values, *const u = x + size, *const factor = u + size, *const sum = factor + a.n;
+        // By what each label is behind the best one of its pixel.
+        for_rows([&](std::int64_t i, T*) {
+            const T* const row = a.unary + i * a.channels;
+            Vec<T> fewest = load(row);  // the last vector begins early enough to end with the labels
+            for (std::int64_t s = W; s < a.channels; s += W)
+                fewest = smaller<T>(load(row + (s + W < a.channels ? s : a.channels - W)), fewest);
+            T least = fewest[0];
+            for (int l = 1; l < W; ++l) least = fewest[l] < least ? fewest[l] : least;
+            for_panels([&](std::int64_t first, std::int64_t labels, std::int64_t at) {
+                for (std::int64_t s = 0; s < labels; ++s) u[at + i * labels + s] = row[first + s] - least;
+                if (a.before) return;
+                std::memcpy(x + at + i * labels, a.x + i * a.channels + first, labels * sizeof(T));
+            });
+            factor[i] = T(1);
+            sum[i] = T(0);
+        });
+        const Shared<T> shared{factor, sum};
+        for (int step = a.before ? -1 : 0; step < a.steps; ++step) {
+            for_panels([&](std::int64_t, std::int64_t labels, std::int64_t at) {
+                T* const out = x + at;
+                const Before<T> before{Map::softmax, T(-1), nullptr, out};
+                const bool begin = step < 0;
+                finite &= few_labels(FusedArgs<T>{begin ? u + at : out, u + at, a.n, labels, a.terms, a.term, begin ? 0 : 1,
+                                                  begin ? nullptr : a.move + step, &out, nullptr, nullptr, nullptr, nullptr,
+                                                  a.threads, nullptr, false, begin ? &before : nullptr, &shared});
+            });
+            if (!divide(factor, sum)) return false;
+        }
+        for_rows([&](std::int64_t i, T*) {
+            T* const row = a.out[a.steps - 1] + i * a.channels;
+            for_panels([&](std::int64_t first, std::int64_t labels, std::int64_t at) {
+                for (std::int64_t s = 0; s < labels; ++s) row[first + s] = factor[i] * x[at + i * labels + s];
+            });
+        });
+        return true;
+    }
+    // factor = 1 / sum, and the sums begin again. False if one is too small or too large.
+    bool divide(T* factor, T* sum) const {
+        bool bad = false;
+        for (std::int64_t i = 0; i < a.n; ++i) {
+            bad = bad || !(sum[i] > Power<T>::least && sum[i] < Power<T>::most);
+            factor[i] = T(1) / sum[i];
+            sum[i] = T(0);
+        }
+        return !bad;
+    }
+
+    // Where the steps begin, in panels.
+    void begin(T* x) const {
+        const std::int64_t length = padded();
+        for_groups([&](std::int64_t first, std::int64_t count, T* rows, Reach<T>&) {
+            for (std::int64_t r = 0; r < W; ++r) {
+                const T* const row = a.x + (first + (r < count ? r : 0)) * a.channels;
+                for (std::int64_t s = 0; s < length; ++s)
+                    rows[r * length + s] = s >= a.channels ? -static_cast<T>(__builtin_inf()) : a.before ? -row[s] : row[s];
+            }
+            if (a.before) map_rows<T>(Map::softmax, rows, length, a.channels, rows + W * length);
+            for (std::int64_t r = 0; r < count; ++r)
+                for_panels([&](std::int64_t from, std::int64_t labels, std::int64_t at) {
+                    std::memcpy(x + at + (first + r) * labels, rows + r * length + from, labels * sizeof(T));
+                });
+        });
+    }
+
     struct Lent {
-        T* values;
+        T* const values;
+        explicit Lent(std::int64_t size) : values(static_cast<T*>(take_block(size * sizeof(T)))) {}
+        Lent(const Lent&) = delete;
         ~Lent() { give_block(values); }
     };
 

@@ -25,12 +25,10 @@ template <typename T, int NV> struct PixelRows {
     static constexpr int kLast = (NV - 1) * W;  // where the last vector of a row begins
 
     std::int64_t n, channels;
-    std::int64_t stride;    // from pixel to pixel of an array; more than `channels` if these are a part of its labels
     std::int64_t overhang;  // how many pixels further a row of whole vectors may reach
     Vec<T> mask;            // 1 for the labels in the last vector of a row, 0 past them
 
-    PixelRows(std::int64_t n, std::int64_t channels, std::int64_t stride)
-        : n(n), channels(channels), stride(stride), overhang(1 + kRow / stride) {
+    PixelRows(std::int64_t n, std::int64_t channels) : n(n), channels(channels), overhang(1 + kRow / channels) {
         for (int l = 0; l < W; ++l) mask[l] = kLast + l < channels ? T(1) : T(0);
     }
 
@@ -45,14 +43,14 @@ template <typename T, int NV> struct PixelRows {
     }
     // The labels of pixel i, zero past them.
     inline void get(const T* array, std::int64_t i, Vec<T> (&v)[NV]) const {
-        const T* const row = array + i * stride;
+        const T* const row = array + i * channels;
         for (int k = 0; k + 1 < NV; ++k) v[k] = load(row + k * W);
         v[NV - 1] = within(last(row, inside(i), channels), Vec<T>{});
     }
     void get(const T* array, const Block& block, T* __restrict rows) const {
         for (std::int64_t q = 0; q < block.pixels; ++q) {
             Vec<T> v[NV];
-            ahead(array + (block.first + q + kPixels) * stride, kRow);
+            ahead(array + (block.first + q + kPixels) * channels, kRow);
             get(array, block.first + q, v);
             for (int k = 0; k < NV; ++k) store(rows + q * kRow + k * W, v[k]);
         }
@@ -64,7 +62,7 @@ template <typename T, int NV> struct PixelRows {
         if (channels >= W) store(to + channels - W, load(row + channels - W));
         else store_part(to, load(row), channels);
     }
-    inline void put(T* array, std::int64_t i, const T* row) const { put(array + i * stride, row, channels); }
+    inline void put(T* array, std::int64_t i, const T* row) const { put(array + i * channels, row, channels); }
 
     static inline T total(const Vec<T> (&v)[NV]) {
         Vec<T> sum = v[0];

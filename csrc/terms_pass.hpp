@@ -38,7 +38,7 @@ template <typename T, int NV> struct Terms {
     bool is_potts(int c) const { return !a.term[c].matrix; }
 
     Terms(const FusedArgs<T>& a, Scratch& scratch)
-        : a(a), pixel(a.n, a.channels, a.stride ? a.stride : a.channels), rows(a.n), across(kPixels) {
+        : a(a), pixel(a.n, a.channels), rows(a.n), across(kPixels) {
         std::int64_t sizes[kMaxTerms], total = 0;
         const auto room = [&total](std::int64_t values) {
             const std::int64_t begin = total;
@@ -157,6 +157,8 @@ template <typename T, int NV> struct Terms {
             T* const to = own;
             for (std::int64_t i = mine.begin; i < mine.end; ++i) to[i] += potts * shift[i];
         }
+        if (!a.shared || !a.shared->factor) return;
+        for (std::int64_t i = mine.begin; i < mine.end; ++i) own[i] *= a.shared->factor[i];
     }
 
     // A thread's part of x to all kernels. False if a value was not finite.
@@ -165,7 +167,7 @@ template <typename T, int NV> struct Terms {
         if (carries()) clear(bench);
         bool finite = true;
         for_blocks(pixels(team), [&](const Block& block) {
-            pixel.get(x, block, bench.block);
+            get(x, block, bench.block);
             finite = all_finite(bench.block, block.pixels) && finite;
             for (int c = 0; c < a.terms; ++c)
                 if (bench.splats[c]) splat(c, block, bench.block, bench.splats[c]);
@@ -176,6 +178,13 @@ template <typename T, int NV> struct Terms {
         barrier.wait(team.threads);
         complete(bench);
         return finite;
+    }
+    void get(const T* x, const Block& block, T* rows) const {
+        pixel.get(x, block, rows);
+        if (!a.shared || !a.shared->factor) return;
+        for (std::int64_t q = 0; q < block.pixels; ++q)
+            for (int k = 0; k < NV; ++k)
+                store(rows + q * kRow + k * W, a.shared->factor[block.first + q] * load(rows + q * kRow + k * W));
     }
     static bool all_finite(const T* rows, std::int64_t count) {
         Vec<T> nothing[NV] = {};  // 0 * v is not a number unless v is finite
@@ -199,7 +208,7 @@ template <typename T, int NV> struct Terms {
         const Range mine = share(a.n, team.thread, blurred[c].active(team.threads));
         for (std::int64_t i = mine.begin; i < mine.end; i += kPixels) {
             const Block block{i, mine.end - i < kPixels ? mine.end - i : kPixels};
-            pixel.get(x, block, rows);
+            get(x, block, rows);
             splat(c, block, rows, values);
         }
     }
@@ -235,9 +244,9 @@ template <typename T, int NV> struct Terms {
     // rows = scale x
     void scaled(const Block& block, const Ask& ask, T* rows) const {
         for (std::int64_t q = 0; q < block.pixels; ++q) {
-            const T* const x = ask.x + (block.first + q) * pixel.stride;
+            const T* const x = ask.x + (block.first + q) * a.channels;
             Vec<T> v[NV];
-            ahead(x + kPixels * pixel.stride, kRow);
+            ahead(x + kPixels * a.channels, kRow);
             for (int k = 0; k + 1 < NV; ++k) v[k] = ask.scale * load(x + k * W);
             v[NV - 1] = pixel.within(ask.scale * Pixel::last(x, pixel.inside(block.first + q), a.channels), ask.past);
             for (int k = 0; k < NV; ++k) store(rows + q * kRow + k * W, v[k]);
@@ -287,9 +296,9 @@ template <typename T, int NV> struct Terms {
         const std::int32_t* index = l ? l->index + block.first * corners : nullptr;
         const T* weight = l ? l->slice + block.first * corners : nullptr;
         const T* const values = l ? blurred[slice].result() : nullptr;
-        const std::int64_t stride = pixel.stride, channels = a.channels;
-        const T* x = ask.x + block.first * stride;
-        const T* u = of_unary != T(0) && a.unary ? a.unary + block.first * stride : nullptr;
+        const std::int64_t channels = a.channels;
+        const T* x = ask.x + block.first * channels;
+        const T* u = of_unary != T(0) && a.unary ? a.unary + block.first * channels : nullptr;
         const T *y = before.rows, *self = own + block.first;
         const bool total = !Simple && ask.total, noted = ask.noted, plain = a.plain;
         const Vec<T> mask = pixel.mask, past = ask.past;
@@ -315,8 +324,8 @@ template <typename T, int NV> struct Terms {
                 if (two) of_shift[1] += two[block.first + q] * of_diagonal;
             }
             // The next block's, which the processor does not see coming: what is read between two blocks is elsewhere.
-            ahead(x + kPixels * stride, kRow);
-            if (u) ahead(u + kPixels * stride, kRow);
+            ahead(x + kPixels * channels, kRow);
+            if (u) ahead(u + kPixels * channels, kRow);
             if (C) ahead(index + kPixels * C, C), ahead(weight + kPixels * C, C);
             const T shift = -scale * self[q];
             for (int k = 0; k < NV; ++k) {
@@ -336,11 +345,11 @@ template <typename T, int NV> struct Terms {
             if (u) {
                 for (int k = 0; k < NV; ++k)
                     v[k] += of_unary * (k + 1 < NV ? load(u + k * W) : Pixel::last(u, inside, channels));
-                u += stride;
+                u += channels;
             }
             v[NV - 1] = mask != T(0) ? v[NV - 1] : past;
             for (int k = 0; k < NV; ++k) store(rows + q * kRow + k * W, v[k]);
-            x += stride;
+            x += channels;
             y += kRow;
         }
         bench.all = most > bench.all ? most : bench.all;

@@ -73,6 +73,19 @@ def test_more_labels_than_registers_hold(solver, labels, dtype):
     torch.testing.assert_close(at_once(E, solver), one_by_one(E, solver), rtol=0, atol=atol)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("weights", [(400.0, 300.0), (-400.0, -300.0), (3.0, 2.0)], ids=str)
+def test_many_labels_whose_exponentials_do_not_fit(weights, dtype):
+    """Undivided they are too large or too small, and other ways are gone: from the same start."""
+    E = energy(97, dtype=dtype, weights=weights, spread=30.0)
+    given = torch.softmax(-E.unary, -1)
+    kept = given.clone()
+    for x0 in (None, given):
+        found, expected = (run(E, SOLVERS["mf"], x0, num_steps=2) for run in (at_once, one_by_one))
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-9 if dtype == torch.float64 else 2e-3)
+    assert torch.equal(given, kept)
+
+
 def test_many_labels_are_taken_at_once_and_on_any_number_of_threads(monkeypatch):
     E = energy(70, grid=(40, 50), dtype=torch.float32)
     x0 = torch.softmax(-E.unary, -1)

@@ -109,15 +109,11 @@ class Fused:
             if learning:
                 end, reach = _Moves.apply(self, moves, noted, x, unary, *weights)
                 return end, Reach(*reach.tolist())
-            if x is None and unary.shape[-1] > self.native.most_labels():
-                x = softmax(unary, -1.0)
             end = empty(unary.shape, unary.dtype)
             made = [m.numbers() for m in moves]
             dual = None if x is None else first_dual(x, moves)
             begin, x = (_alone(end), unary) if x is None else (None, x)
-            ran = self.run(
-                x, unary, weights, made, [end] * len(moves), before=begin, dual=dual, noted=noted
-            )
+            ran = self.run(x, unary, weights, made, [end] * len(moves), before=begin, dual=dual, noted=noted)
             return end, ran.reach
 
         panel = self.native.most_labels() // _VECTORS
