@@ -8,8 +8,8 @@ Checkpoint  the K steps                     one step and log2 K iterates   up to
 Implicit    the fixed point                 one step, a few iterates       a linear system
 ==========  ==============================  =============================  ======================
 
-Each is called with an energy, a solver, a start (or None for softmax(-unary)) and a number of steps, and answers with x, attached to the
-graph of everything that the energy and the solver depend on.
+Each is called with an energy, a solver, a start (None for softmax(-unary)) and a number of steps, and answers
+with x, attached to the graph of everything that the energy and the solver depend on.
 """
 
 from __future__ import annotations
