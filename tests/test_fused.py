@@ -1,5 +1,8 @@
 """The fused engine answers as the terms do one by one, whatever they are."""
 
+import copy
+import pickle
+
 import pytest
 import torch
 from helpers import DTYPES, ROUNDING, normal, uniform
@@ -277,3 +280,11 @@ def test_separable_operators_keep_their_factors_per_axis():
         torch.testing.assert_close(K.normalized(mode).T.to_dense(), expected.T.to_dense())
         torch.testing.assert_close(K.normalized(mode).diagonal(), expected.diagonal())
         torch.testing.assert_close(K.normalized(mode).row_sums(), expected.row_sums())
+
+
+def test_a_model_in_use_can_be_copied_and_pickled():
+    P = model([Spatial(1.3), Bilateral(4.0, 0.4)])
+    x = torch.softmax(normal(99, 4), -1)
+    expected = P(x)
+    for copied in (copy.deepcopy(P), pickle.loads(pickle.dumps(P))):
+        torch.testing.assert_close(copied(x), expected)

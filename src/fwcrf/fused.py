@@ -55,6 +55,10 @@ class Fused:
     dtype: torch.dtype
     symmetric: bool
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles are made anew."""
+        return fuse, (self.terms,)
+
     def takes(self, x: Tensor, unary: Tensor | None) -> bool:
         """Whether this engine can answer for x; those that it does not take go term by term."""
         return (

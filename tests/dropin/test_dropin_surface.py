@@ -108,8 +108,23 @@ def test_steps_are_inference_in_pieces():
     view = np.asarray(Q)
     for k in range(1, 4):
         assert crf.stepInference(Q, first, second) is None
-        np.testing.assert_array_equal(view, np.array(crf.inference(k)))
+        np.testing.assert_allclose(view, np.array(crf.inference(k)), rtol=0, atol=1e-6)
     assert np.array(first).shape == (0, 0)
+
+
+@pytest.mark.parametrize("labels", [2, 3, 21, 40])
+@pytest.mark.parametrize("solver", ["mf", "l2fw", "fw"])
+def test_steps_taken_at_once_end_where_single_ones_do(labels, solver):
+    crf = dcrf.DenseCRF2D(31, 23, labels)
+    random = np.random.default_rng(0)
+    crf.setUnaryEnergy(random.gumbel(size=(labels, 23 * 31)).astype(np.float32))
+    crf.addPairwiseGaussian(sxy=3, compat=3)
+    image = random.integers(0, 256, (23, 31, 3), dtype=np.uint8)
+    crf.addPairwiseBilateral(sxy=10, srgb=40, rgbim=image, compat=-2, normalization=dcrf.NORMALIZE_BEFORE)
+    E = crf.energy()
+    assert E.pairwise.moved(None, E.unary, fwcrf.solvers.get(solver).moves(4)) is not None
+    single = fwcrf.minimize(E, solver, num_steps=4, callback=lambda k, x: None).probabilities
+    np.testing.assert_allclose(np.array(crf.inference(4, solver=solver)), single.T, rtol=0, atol=1e-5)
 
 
 def test_a_step_starts_where_its_matrix_is():

@@ -22,7 +22,8 @@ from fwcrf.pydensecrf.arguments import array, bandwidths, buffer, float_array, i
 from fwcrf.pydensecrf.eigen import MatrixXf, wrap
 from fwcrf.pydensecrf.operators import Attraction, kernel
 from fwcrf.simplex import softmax
-from fwcrf.solvers import Solver, minimize
+from fwcrf.solvers import Solver, get, minimize
+from fwcrf.solvers.solver import at_once
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -211,8 +212,9 @@ class DenseCRF:
         """One step of mean field, in the memory of ``Q``."""
         for name, matrix in (("Q", Q), ("tmp1", tmp1), ("tmp2", tmp2)):
             _check_matrix(matrix, name)
-        x = self._point(Q)
-        x.copy_(softmax(self.energy().grad(x), -1.0))
+        x, E = self._point(Q), self.energy()
+        end = at_once(E, get("mf"), x, num_steps=1)
+        x.copy_(softmax(E.grad(x), -1.0) if end is None else end)
 
     def klDivergence(self, Q: MatrixXf) -> float:
         """<Q, log Q> + <u, Q> + <Q, P Q>: what pydensecrf has under this name.

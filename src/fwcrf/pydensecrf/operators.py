@@ -12,16 +12,20 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fwcrf import _core
+from fwcrf.compatibility import Potts
+from fwcrf.fused import Fused, fuse
 from fwcrf.kernels import Lattice, Normalization
 from fwcrf.kernels.lattice import MAX_DIMENSION
 from fwcrf.kernels.lattice_torch import order_words, quotient_bounds
 from fwcrf.memory import empty
+from fwcrf.moves import Move
 from fwcrf.pairwise import Pairwise
 from fwcrf.threads import threads_for
 
@@ -94,6 +98,18 @@ class Attraction(Pairwise):
         for operator in self.operators[1:]:
             total += operator(x)
         return total
+
+    def moved(self, x: Tensor | None, unary: Tensor, moves: Sequence[Move]) -> Tensor | None:
+        engine, like = self._engine, unary if x is None else x
+        if engine is None or not moves or not engine.takes(like, unary):
+            return None
+        return engine.moved(x, unary, moves)
+
+    @cached_property
+    def _engine(self) -> Fused | None:
+        """The same but for a number per pixel, which changes no step: Potts with a weight of -1."""
+        potts = Potts(torch.tensor(-1.0))
+        return fuse([(operator, potts) for operator in self.operators]) if self.operators else None
 
     def to_dense(self) -> Tensor:
         eye = torch.eye(self.num_labels)
