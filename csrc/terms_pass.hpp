@@ -213,7 +213,11 @@ template <typename T, int NV> struct Terms {
         }
     }
     void splat(int c, const Block& block, const T* rows, T* values) const {
-        lattice[c].corners == 6 ? splat<6>(c, block, rows, values) : splat<0>(c, block, rows, values);
+        switch (lattice[c].corners) {
+        case 6: return splat<6>(c, block, rows, values);
+        case 3: return splat<3>(c, block, rows, values);
+        default: return splat<0>(c, block, rows, values);
+        }
     }
     template <int C> void splat(int c, const Block& block, const T* rows, T* values) const {
         const int corners = C ? C : lattice[c].corners;
@@ -428,6 +432,7 @@ template <typename T, int NV> struct Terms {
         Vec<T> dots{};
         if (is_grid(c)) from_grid<Add>(c, block, scale, target, other, dots, bench);
         else if (lattice[c].corners == 6) from_lattice<Add, 6>(c, block, scale, target, other, dots);
+        else if (lattice[c].corners == 3) from_lattice<Add, 3>(c, block, scale, target, other, dots);
         else from_lattice<Add, 0>(c, block, scale, target, other, dots);
         if (other) add_slope(c, dots, bench);
     }
