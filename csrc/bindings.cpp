@@ -316,7 +316,6 @@ void softmax_derivative(In<T, 2> d, In<T, 2> p, double scale, Out<T, 2> out, int
     else map_rows<T>(kernels().softmax_derivative_f64, d, &p, scale, out, threads);
 }
 
-// See StartArgs. False if a logit is not finite.
 // See EnergyArgs. (finite, least, most, lowest sum, highest sum) of the scores.
 template <typename T>
 std::tuple<bool, double, double, double, double> energies(In<T, 3> scores, bool last, bool probabilities, double least,
@@ -502,7 +501,7 @@ template <typename T> class Model {
         Before<T> start{};
         if (before) {
             const auto& [map, scale, other, out] = *before;
-            const bool derivative = map == 4 || map == 5;
+            const bool derivative = static_cast<Map>(map) >= Map::softmax_derivative;
             require(map >= 1 && map <= 5, "how to begin");
             require(labels <= most_labels() || (map == 1 && scale == -1 && unary && unary->data() == x.data()),
                     "how to begin with many labels");

@@ -277,8 +277,7 @@ template <typename T, int NV> struct Fused {
         if (a.shared) {
             T* const all = a.shared->sum + block.first + first;
             const std::int64_t left = block.pixels - first;
-            if (left >= W) store(all, load(all) + whole);
-            else store_part(all, load_part(all, left) + whole, left);
+            store_some(all, load_some(all, left) + whole, left);
             return true;
         }
         store(at.factor + first, T(1) / whole);

@@ -66,7 +66,7 @@ template <int C, typename T> static void scaled_rows(const ScaleArgs<T>& a) {
 #endif
     for (std::int64_t i = 0; i < a.n; i += W) {
         const std::int64_t count = a.n - i < W ? a.n - i : W;
-        const Vec<T> factor = count == W ? load(a.factor + i) : load_part(a.factor + i, count);
+        const Vec<T> factor = load_some(a.factor + i, count);
         rows.scaled(a.weight, i, factor, a.out);
         for (int k = 0; k < 2; ++k) {
             if (!a.diagonal[k]) continue;

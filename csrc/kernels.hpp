@@ -168,8 +168,6 @@ template <typename T> struct Move {
     Dual dual;
 };
 
-// out = unary + sum of the terms, applied to x: one pass over x to gather it, one to answer. With moves, so many
-// times in a row, each starting where the last one ended.
 constexpr int kMaxTerms = 8;
 // The most that kernels times Potts weights give to a pixel, all labels together; and the most that they give to the
 // last one, times its part of the pixel after the move.
@@ -193,6 +191,8 @@ template <typename T> struct Shared {
     const T* factor;                 // (n) or null
     T* sum;                          // (n)
 };
+// out = unary + sum of the terms, applied to x: one pass over x to gather it, one to answer. With moves, so many
+// times in a row, each starting where the last one ended.
 template <typename T> struct FusedArgs {
     const T* x;                      // (n, channels)
     const T* unary;                  // (n, channels) or null

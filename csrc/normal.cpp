@@ -67,7 +67,7 @@ template <int C, typename T> struct Normal {
             const std::int64_t count = points.end - i < W ? points.end - i : W;
             const Vec<T> factor = factors(i, i + count) * exp<T>(static_cast<T>(a.exponent) * squares);
             WeightRows<C, T>{points.end, C}.scaled(a.weight, i, factor, a.out);
-            put(a.minus + i, count, rows.template sums<false>(taps, unused) * factor * factor);
+            store_some(a.minus + i, rows.template sums<false>(taps, unused) * factor * factor, count);
             for (std::int64_t e = i * C; e < (i + count) * C; ++e) ones[a.index[e]] += a.out[e];
         }
     }
@@ -85,7 +85,7 @@ template <int C, typename T> struct Normal {
         Vec<T> least = fill(static_cast<T>(__builtin_inf())), most = -least;
         for (std::int64_t i = points.begin; i < points.end; i += W) {
             const std::int64_t count = points.end - i < W ? points.end - i : W;
-            const Vec<T> own = count == W ? load(a.minus + i) : load_part(a.minus + i, count);
+            const Vec<T> own = load_some(a.minus + i, count);
             alignas(64) T others[W];
             for (std::int64_t l = 0; l < W; ++l) {
                 // Lanes past the end: as if they had no others.
@@ -98,17 +98,12 @@ template <int C, typename T> struct Normal {
             most = larger<T>(sum, most);
             const Vec<T> factor = T(1) / root<T>(sum);
             WeightRows<C, T>{points.end, C}.scaled(a.out, i, factor, a.out);
-            put(a.shift + i, count, (T(1) - own) * factor * factor);
-            put(a.minus + i, count, -own * factor * factor);
+            store_some(a.shift + i, (T(1) - own) * factor * factor, count);
+            store_some(a.minus + i, -own * factor * factor, count);
         }
         Sums found{least[0], most[0]};
         for (int l = 1; l < W; ++l) found.raise({least[l], most[l]});
         return found;
-    }
-
-    static inline void put(T* to, std::int64_t count, Vec<T> v) {
-        if (count == W) store(to, v);
-        else store_part(to, v, count);
     }
 };
 

@@ -201,9 +201,9 @@ template <typename T> struct Panels {
             if (first + labels == a.channels) given = y[at + (i + 1) * labels - 1];
             each_vector(y + at + i * labels, labels, [&](std::int64_t s, Vec<T> v, std::int64_t count) {
                 v = whole - v;
-                if (unary) v += weight * load_first(unary + first + s, count);
+                if (unary) v += weight * load_some(unary + first + s, count);
                 v *= scale;
-                if (keep != T(0)) v += keep * load_first(here + s, count);
+                if (keep != T(0)) v += keep * load_some(here + s, count);
                 store(row + first + s, v);
             });
         });
@@ -211,13 +211,11 @@ template <typename T> struct Panels {
         return given;
     }
 
-    static inline Vec<T> load_first(const T* p, std::int64_t count) { return count == W ? load(p) : load_part(p, count); }
-
     // act(where, vector, entries), zero past the end.
     template <typename F> static inline void each_vector(const T* p, std::int64_t length, F&& act) {
         for (std::int64_t s = 0; s < length; s += W) {
             const std::int64_t count = length - s < W ? length - s : W;
-            act(s, load_first(p + s, count), count);
+            act(s, load_some(p + s, count), count);
         }
     }
 

@@ -51,6 +51,15 @@ template <typename T> static inline void store_part(T* p, Vec<T> v, std::int64_t
     std::memcpy(p, &v, count * sizeof(T));
 }
 
+// A whole vector, or as much of it as there is; zero past that.
+template <typename T> static inline Vec<T> load_some(const T* p, std::int64_t count) {
+    return count >= kLanes<T> ? load(p) : load_part(p, count);
+}
+template <typename T> static inline void store_some(T* p, Vec<T> v, std::int64_t count) {
+    if (count >= kLanes<T>) store(p, v);
+    else store_part(p, v, count);
+}
+
 // Of each pair of blocks of H lanes: the first blocks of a and b, or the second ones.
 template <typename T, int H, bool second, int... lane>
 static inline Vec<T> blocks(Vec<T> a, Vec<T> b, std::integer_sequence<int, lane...>) {
