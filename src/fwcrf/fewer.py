@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -58,13 +58,15 @@ def fewer(
     if not _may(unary, weights, moves, panel, exactly):
         return None
     usual = USUAL * sum(float(w.detach()) for w in weights)
-    softmax = moves[0].oracle == "softmax"
+    together = moves[0].oracle == "softmax"
     scale, near = moves[0].scale, max(_NEAR[m.oracle] / -m.scale for m in moves)
     n, labels = math.prod(unary.shape[:-1]), unary.shape[-1]
     # What matters to some pixels matters: a look at a part of them most often shows if there is no use.
     for some in (n // 8, n):
-        gap, most = (t.double() for t in columns.spans(_first(x, some), _first(unary, some)))
-        if softmax:
+        gap, most = (
+            t.double() for t in columns.spans(x if x is None else _first(x, some), _first(unary, some))
+        )
+        if together:
             share, order = torch.maximum(most, torch.exp(scale * gap)).sort()
             left = labels + 1 - int((share.cumsum(0) <= SHARE).sum())
         else:
@@ -72,15 +74,14 @@ def fewer(
             left = int((~out).sum())
         if _panels(left, panel) == _panels(labels, panel):
             return None
-    if not softmax:
+    if not together:
         return LeftOut.of(x, unary, out, gap, most, near)
     # As many of them alone as there is room for.
-    together = labels - _panels(left, panel) * panel + 1
-    return Together.of(x, unary, order[together:].sort().values, scale)
+    return Together.of(x, unary, order[labels - _panels(left, panel) * panel + 1 :].sort().values, scale)
 
 
-def _first(t: Tensor | None, rows: int) -> Any:
-    return None if t is None else t.detach().reshape(-1, t.shape[-1])[:rows]
+def _first(t: Tensor, rows: int) -> Tensor:
+    return t.detach().reshape(-1, t.shape[-1])[:rows]
 
 
 # How far a label must be behind to get nothing, for a scale of 1.

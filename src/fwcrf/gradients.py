@@ -26,7 +26,6 @@ from fwcrf.energy import Energy
 from fwcrf.kernels.operator import warn_caller
 from fwcrf.pairwise import inner
 from fwcrf.regularizers import Simplex
-from fwcrf.simplex import softmax
 from fwcrf.solvers import FrankWolfe, Solver
 from fwcrf.solvers.solver import at_once
 from fwcrf.solvers.trace import look
@@ -51,7 +50,11 @@ class Unrolled:
 
     def __call__(self, f: Energy, solver: Solver, x0: Tensor | None, num_steps: int) -> Tensor:
         x = at_once(f, solver, x0, num_steps)
-        return _steps(f, solver, solver.init(f, _start(f, x0)), 0, num_steps).x if x is None else x
+        return (
+            _steps(f, solver, solver.init(f, f._start() if x0 is None else x0), 0, num_steps).x
+            if x is None
+            else x
+        )
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class Checkpoint:
         pass
 
     def __call__(self, f: Energy, solver: Solver, x0: Tensor | None, num_steps: int) -> Tensor:
-        state = solver.init(f, _start(f, x0))
+        state = solver.init(f, f._start() if x0 is None else x0)
         run = _halves if torch.is_grad_enabled() else _steps
         return run(f, solver, state, 0, num_steps).x
 
@@ -101,7 +104,7 @@ class Implicit:
 
     def __call__(self, f: Energy, solver: Solver, x0: Tensor | None, num_steps: int) -> Tensor:
         self.check(solver)
-        state = solver.init(f, _start(f, x0).detach())
+        state = solver.init(f, (f._start() if x0 is None else x0).detach())
         with torch.no_grad():
             state, residual = self._settle(f, solver, state)
         if residual > self.tol:
@@ -172,10 +175,6 @@ _NAMED: dict[str, Gradient] = {
     "checkpoint": Checkpoint(),
     "implicit": Implicit(),
 }
-
-
-def _start(f: Energy, x0: Tensor | None) -> Tensor:
-    return softmax(f.unary, -1.0) if x0 is None else x0
 
 
 def _steps(f: Energy, solver: Solver, state: Any, start: int, stop: int) -> Any:
