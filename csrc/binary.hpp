@@ -16,8 +16,7 @@ namespace fwcrf::FWCRF_ISA {
 
 template <typename T> struct Binary {
     static constexpr int W = kLanes<T>;
-    static constexpr std::int64_t kMostTaps = 64;  // beyond, fewer points of a grid are quicker
-    static constexpr std::int64_t kEach = 64;      // pixels at a time: what is written by one is long there when read as vectors
+    static constexpr std::int64_t kEach = 64;  // pixels at a time: what is written by one is long there when read as vectors
 
     // Whether these are steps that can be taken this way.
     static bool takes(const FusedArgs<T>& a) {
@@ -29,9 +28,7 @@ template <typename T> struct Binary {
         for (int c = 0; c < a.terms; ++c) {
             const Term<T>& term = a.term[c];
             if (term.matrix || (!term.grid.axes && term.lattice.order != BlurOrder::symmetric)) return false;
-            std::int64_t taps = 0;
-            for (int axis = 0; axis < term.grid.axes; ++axis) taps += term.grid.radius[axis];
-            if (term.grid.axes && (!term.grid.taps[0] || taps > kMostTaps)) return false;
+            if (term.grid.axes && !Taps<T>::takes(term.grid)) return false;
         }
         return true;
     }

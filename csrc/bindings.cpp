@@ -438,16 +438,16 @@ template <typename T> class Model {
         keep(nb::cast(index), nb::cast(splat), nb::cast(slice), nb::cast(neighbors), nb::cast(shift));
     }
 
-    // Bands of the same grid for all images; `between` are the rows of each axis where it is coarse.
+    // Bands of the same grid for all images; `between` are the rows of each axis where it is coarse, and `direct` are the last
+    // axis's taps, and what its rows and columns are scaled by.
     void add_grid(std::vector<std::int64_t> sizes, std::vector<std::int64_t> between, std::vector<Given> down,
-                  std::vector<std::optional<Given>> middle, std::vector<Given> up, std::vector<Axis> direct,
+                  std::vector<std::optional<Given>> middle, std::vector<Given> up, Axis direct,
                   std::optional<In<T, 2>> shift) {
         const std::size_t axes = sizes.size();
         require(axes >= 1 && axes <= kMaxAxes, "1 to 8 axes");
         require(sizes_.empty() || sizes_ == sizes, "grids of one shape");
         sizes_ = sizes;
         require(down.size() == axes && middle.size() == axes && up.size() == axes && between.size() == axes, "bands");
-        require(direct.size() == axes, "taps of every axis");
         Grid<T> grid{};
         grid.axes = static_cast<int>(axes);
         std::size_t n = 1;
@@ -456,15 +456,15 @@ template <typename T> class Model {
             if (middle[a]) grid.middle[a] = band(*middle[a], between[a], between[a]);
             grid.up[a] = band(up[a], sizes[a], between[a]);
             n *= static_cast<std::size_t>(sizes[a]);
-            const auto& [taps, left, right] = direct[a];
-            require(taps.shape(0) >= 1, "at least one tap");
-            for (const auto& factor : {left, right})
-                require(static_cast<std::int64_t>(factor.shape(0)) == sizes[a], "a factor per row");
-            grid.taps[a] = taps.data();
-            grid.left[a] = left.data();
-            grid.right[a] = right.data();
-            grid.radius[a] = static_cast<std::int64_t>(taps.shape(0)) - 1;
         }
+        const auto& [taps, left, right] = direct;
+        require(taps.shape(0) >= 1, "at least one tap");
+        for (const auto& factor : {left, right})
+            require(static_cast<std::int64_t>(factor.shape(0)) == sizes.back(), "a factor per row");
+        grid.taps = taps.data();
+        grid.left = left.data();
+        grid.right = right.data();
+        grid.radius = static_cast<std::int64_t>(taps.shape(0)) - 1;
         const std::size_t images = shift ? shift->shape(0) : 1;
         begin(images, n, shift);
         for (std::size_t image = 0; image < terms_.size(); ++image) {

@@ -143,9 +143,9 @@ constexpr int kMaxAxes = 8;
 template <typename T> struct Grid {
     int axes;
     Band<T> down[kMaxAxes], middle[kMaxAxes], up[kMaxAxes];
-    // The same but for the coarse grid: diag(left) K diag(right), where taps[t] are t from the diagonal; or null.
-    const T *taps[kMaxAxes], *left[kMaxAxes], *right[kMaxAxes];
-    std::int64_t radius[kMaxAxes];
+    // The last axis but for the coarse grid: diag(left) K diag(right), where taps[t] are t from the diagonal; or null.
+    const T *taps, *left, *right;
+    std::int64_t radius;
 };
 
 // (K + diag(shift)) (x) M, with K on a lattice or on a grid, and M a matrix or Potts.

@@ -1,59 +1,130 @@
-// Kernels on a grid by their taps, for single values.
+// Kernels on a grid, for single values: by the bands of every axis but the last, along whose lines they go by its taps.
 #pragma once
 
+#include "grid_pass.hpp"
 #include "kernels.hpp"
 #include "lattice_pass.hpp"
 #include "vectors.hpp"
 
+#include <algorithm>
+#include <cstring>
+
 namespace fwcrf::FWCRF_ISA {
 
-// y = (K_1 (x) K_2 (x) ...) z on a grid, an axis at a time, by the taps of each.
+// y = (K_1 (x) K_2 (x) ...) z. Lines of the last axis fill vectors, and on their way have room for an even number of them;
+// what lies past their ends is finite and means nothing.
 template <typename T> struct Taps {
     static constexpr int W = kLanes<T>, M = 4;
+    static constexpr std::int64_t kMost = 64;               // beyond, fewer points of a grid are quicker
+    static constexpr T kLeast = sizeof(T) == 4 ? 1e-5 : 0;  // of the centre's: less is lost between the bands
 
     const Grid<T>* grid;
-    std::int64_t n, room;  // room for a line with margins
-    T *values[2], *lines;  // (n) each; (threads, room)
+    std::int64_t n, length, line, radius, size;
+    T* values[2];  // (size) each
+    T* out;        // (n)
+    T* spare;      // (threads, room())
+
+    static bool takes(const Grid<T>& g) { return g.taps && g.radius <= kMost; }
+
+    int last() const { return grid->axes - 1; }
+    // A line with margins, and as many lines as bands find together.
+    std::int64_t margins() const { return length + 2 * radius + M * W; }
+    std::int64_t room() const { return margins() + kTogether * line; }
 
     std::int64_t plan(const Grid<T>& g, std::int64_t pixels, int threads) {
         grid = &g;
         n = pixels;
-        const int last = g.axes - 1;
-        room = g.up[last].rows + 2 * g.radius[last] + M * W;
-        return 2 * n + threads * room;
+        length = g.up[last()].rows;
+        line = (length + 2 * W - 1) / (2 * W) * (2 * W);
+        radius = g.radius;
+        while (radius && g.taps[radius] < kLeast * g.taps[0]) --radius;
+        size = line;
+        for (int a = 0; a < last(); ++a) size *= std::max(g.up[a].rows, g.up[a].columns);
+        return 2 * size + n + threads * room();
     }
     void place(T* memory) {
         values[0] = memory;
-        values[1] = memory + n;
-        lines = memory + 2 * n;
+        values[1] = values[0] + size;
+        out = values[1] + size;
+        spare = out + n;
     }
-    const T* result() const { return values[(grid->axes - 1) & 1]; }
+    const T* result() const { return out; }
 
-    // Every thread of a region calls this when z is there, and waits for the others afterwards.
+    // Every thread of a region calls this when z is there, and waits for the others afterwards. It reads past the end of z,
+    // but not a whole line.
     void apply(const T* z, Team team, Barrier& barrier) const {
-        const T* source = z;
-        std::int64_t inner = 1;
-        for (int a = grid->axes - 1, turn = 0; a >= 0; --a, turn ^= 1) {
-            const std::int64_t length = grid->up[a].rows, outer = n / (length * inner);
-            if (a + 1 == grid->axes) along(a, share(outer, team.thread, team.threads), source, values[turn], team.thread);
-            else across(a, share(outer * length, team.thread, team.threads), inner, source, values[turn]);
-            source = values[turn];
-            inner *= length;
-            if (a) barrier.wait(team.threads);
+        Way way{z, length, 0, {}};
+        for (int a = 0; a < last(); ++a) way.sizes[a] = grid->up[a].rows;
+        for (int a = last() - 1; a >= 0; --a)
+            for (const Band<T>* b : {&grid->down[a], &grid->middle[a]})
+                if (b->width) {
+                    across(*b, a, way, team);
+                    barrier.wait(team.threads);
+                }
+        along(way, team);
+        for (int a = 0; a < last(); ++a) {
+            barrier.wait(team.threads);
+            if (a + 1 < last()) across(grid->up[a], a, way, team);
+            else finish(grid->up[a], way, team);
         }
     }
 
   private:
-    // The last axis: some of its lines.
-    void along(int a, Range rows, const T* source, T* target, int thread) const {
-        const std::int64_t length = grid->up[a].rows, radius = grid->radius[a];
-        const T *const taps = grid->taps[a], *const left = grid->left[a], *const right = grid->right[a];
-        T* const line = lines + thread * room;
-        for (std::int64_t i = 0; i < room; ++i) line[i] = 0;
-        for (std::int64_t r = rows.begin; r < rows.end; ++r) {
-            T* const middle = line + radius;
-            for (std::int64_t i = 0; i < length; ++i) middle[i] = source[r * length + i] * right[i];
-            T* const to = target + r * length;
+    // What is on its way: lines so far apart, so many along each axis before the last.
+    struct Way {
+        const T* from;
+        std::int64_t apart;
+        int turn;
+        std::int64_t sizes[kMaxAxes];
+
+        std::int64_t lines(int begin, int end) const {
+            std::int64_t count = 1;
+            for (int a = begin; a < end; ++a) count *= sizes[a];
+            return count;
+        }
+    };
+
+    // A thread's share of the rows that a band makes along an axis, some at a time: act(rows
+    // of the band, which of the outer ones they are in, how many there were before).
+    template <typename F> static void for_rows(const Band<T>& b, std::int64_t outer, Team team, F&& act) {
+        const Range mine = share(outer * b.rows, team.thread, team.threads);
+        for (std::int64_t r = mine.begin; r < mine.end;) {
+            const std::int64_t o = r / b.rows, j = r - o * b.rows;
+            const std::int64_t stop = std::min({j + kTogether, b.rows, j + mine.end - r});
+            act(Range{j, stop}, o, r);
+            r += stop - j;
+        }
+    }
+    void across(const Band<T>& b, int a, Way& way, Team team) const {
+        const std::int64_t inner = way.lines(a + 1, last()), apart = inner * way.apart, wide = inner * line;
+        T* const to = values[way.turn];
+        for_rows(b, way.lines(0, a), team, [&](Range rows, std::int64_t o, std::int64_t r) {
+            band_rows<T>(b, rows, {way.from + o * b.columns * apart, apart, b.columns}, wide, to + r * wide, wide);
+        });
+        way.from = to;
+        way.apart = line;
+        way.turn ^= 1;
+        way.sizes[a] = b.rows;
+    }
+    // The last band, along the last axis but one: lines lose the room that they had.
+    void finish(const Band<T>& b, const Way& way, Team team) const {
+        T* const some = spare + team.thread * room() + margins();
+        for_rows(b, way.lines(0, last() - 1), team, [&](Range rows, std::int64_t o, std::int64_t r) {
+            band_rows<T>(b, rows, {way.from + o * b.columns * line, line, b.columns}, line, some, line);
+            for (std::int64_t j = rows.begin; j < rows.end; ++j)
+                std::memcpy(out + (r + j - rows.begin) * length, some + (j - rows.begin) * line, length * sizeof(T));
+        });
+    }
+
+    void along(Way& way, Team team) const {
+        const T *const taps = grid->taps, *const left = grid->left, *const right = grid->right;
+        const Range mine = share(way.lines(0, last()), team.thread, team.threads);
+        T *const own = spare + team.thread * room(), *const middle = own + radius;
+        T* const to = last() ? values[way.turn] : out;
+        const std::int64_t apart = last() ? line : length;
+        for (std::int64_t i = 0; i < margins(); ++i) own[i] = 0;
+        for (std::int64_t r = mine.begin; r < mine.end; ++r) {
+            for (std::int64_t i = 0; i < length; ++i) middle[i] = way.from[r * way.apart + i] * right[i];
             for (std::int64_t i = 0; i < length; i += M * W) {
                 Vec<T> sum[M];
                 for (int k = 0; k < M; ++k) sum[k] = taps[0] * load(middle + i + k * W);
@@ -62,36 +133,13 @@ template <typename T> struct Taps {
                         sum[k] += taps[t] * (load(middle + i + k * W - t) + load(middle + i + k * W + t));
                 for (int k = 0; k < M && i + k * W < length; ++k) {
                     const std::int64_t at = i + k * W;
-                    store_some(to + at, sum[k] * load_some(left + at, length - at), length - at);
+                    store_some(to + r * apart + at, sum[k] * load_some(left + at, length - at), length - at);
                 }
             }
         }
-    }
-
-    // Another axis: some of the rows of `inner` values that lie across it. Narrow strips of them stay in the first-level
-    // cache.
-    void across(int a, Range rows, std::int64_t inner, const T* source, T* target) const {
-        std::int64_t at = 0;
-        for (; at + M * W <= inner; at += M * W) strip<M>(a, rows, inner, source + at, target + at, W);
-        for (; at + W <= inner; at += W) strip<1>(a, rows, inner, source + at, target + at, W);
-        if (at < inner) strip<1>(a, rows, inner, source + at, target + at, inner - at);
-    }
-    // K vectors of each row, or the first values of one.
-    template <int K>
-    void strip(int a, Range rows, std::int64_t inner, const T* source, T* target, std::int64_t count) const {
-        const std::int64_t length = grid->up[a].rows, radius = grid->radius[a];
-        const T *const taps = grid->taps[a], *const left = grid->left[a], *const right = grid->right[a];
-        std::int64_t i = rows.begin % length;
-        for (std::int64_t r = rows.begin; r < rows.end; ++r, i = i + 1 == length ? 0 : i + 1) {
-            const std::int64_t first = i < radius ? -i : -radius, last = length - 1 - i < radius ? length - 1 - i : radius;
-            const T* row = source + (r + first) * inner;
-            Vec<T> sum[K] = {};
-            for (std::int64_t t = first; t <= last; ++t, row += inner) {
-                const T weight = taps[t < 0 ? -t : t] * right[i + t];
-                for (int k = 0; k < K; ++k) sum[k] += weight * load_some(row + k * W, count);
-            }
-            for (int k = 0; k < K; ++k) store_some(target + r * inner + k * W, left[i] * sum[k], count);
-        }
+        way.from = to;
+        way.apart = apart;
+        way.turn ^= 1;
     }
 };
 

@@ -152,7 +152,7 @@ class ModelF32:
         down: list[tuple[Any, Any]],
         middle: list[tuple[Any, Any] | None],
         up: list[tuple[Any, Any]],
-        direct: list[tuple[Any, Any, Any]],
+        direct: tuple[Any, Any, Any],
         shift: Any,
     ) -> None: ...
     def run(

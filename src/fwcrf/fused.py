@@ -374,7 +374,7 @@ def _add_grid(native: Any, K: Separable, shift: Tensor | None) -> bool:
     axes = [factors(*axis) for axis in zip(K.shape, K.taps, left, right, strict=True)]
     if shift is not None:
         shift = shift.reshape(math.prod(shift.shape[:-1]), -1).contiguous()
-    direct = [tuple(t.detach().contiguous() for t in axis) for axis in zip(K.taps, left, right, strict=True)]
+    direct = tuple(t.detach().contiguous() for t in (K.taps[-1], left[-1], right[-1]))
     native.add_grid(
         list(K.shape), [f.down.rows for f in axes], [f.down.given for f in axes],
         [f.middle and f.middle.given for f in axes], [f.up.given for f in axes], direct, shift,
