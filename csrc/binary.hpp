@@ -122,17 +122,10 @@ template <typename T> struct Binary {
         for (int c = 0; c < a.terms; ++c) {
             if (is_grid(c)) continue;
             const FilterArgs<T>& l = a.term[c].lattice;
-            l.corners == 6 ? scatter<6>(l, i, stop, own[c]) : scatter<0>(l, i, stop, own[c]);
+            const auto value = [this](std::int64_t p) { return z[p]; };
+            if (l.corners == 6) lattice[c].template splat<6>(l.index, l.splat, {i, stop}, value, own[c]);
+            else lattice[c].template splat<0>(l.index, l.splat, {i, stop}, value, own[c]);
         }
-    }
-    template <int C> void scatter(const FilterArgs<T>& l, std::int64_t i, std::int64_t stop, T* values) const {
-        const int corners = C ? C : l.corners;
-        const auto one = [&](std::int64_t p, T* to) {
-            for (int m = 0; m < corners; ++m) to[l.index[p * corners + m]] += l.splat[p * corners + m] * z[p];
-        };
-        // Neighbours have vertices in common: one of two lattices each, or they would wait for one another.
-        for (; i + 1 < stop; i += 2) one(i, values), one(i + 1, values + l.vertices + 1);
-        if (i < stop) one(i, values);
     }
 
     // += weight K z of the pixels from i on.

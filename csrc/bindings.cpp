@@ -32,6 +32,8 @@ template <typename T, int N>
 using In = nb::ndarray<const T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
 template <typename T, int N>
 using Out = nb::ndarray<T, nb::ndim<N>, nb::c_contig, nb::device::cpu>;
+template <typename T, int N>
+using Anyhow = nb::ndarray<const T, nb::ndim<N>, nb::device::cpu>;  // whatever its strides
 using Table = nb::ndarray<nb::numpy, std::int32_t, nb::ndim<3>>;
 
 void require(bool holds, const char* what) {
@@ -215,7 +217,7 @@ template <typename T> void tap_slopes(In<T, 3> g, In<T, 3> x, Out<double, 1> out
 }
 
 template <typename T>
-void bilateral(In<T, 3> values, In<std::int64_t, 1> sizes, In<T, 1> inverse, Out<T, 3> out, int threads) {
+void bilateral(Anyhow<T, 3> values, In<std::int64_t, 1> sizes, In<T, 1> inverse, Out<T, 3> out, int threads) {
     const std::size_t images = values.shape(0), channels = values.shape(2), axes = sizes.shape(0);
     std::size_t n = 1;
     for (std::size_t a = 0; a < axes; ++a) {
@@ -227,8 +229,9 @@ void bilateral(In<T, 3> values, In<std::int64_t, 1> sizes, In<T, 1> inverse, Out
     require(out.shape(0) == images && out.shape(1) == n && out.shape(2) == axes + channels, "output shape");
     require(threads >= 1, "threads >= 1");
     nb::gil_scoped_release release;
-    bilateral_features(values.data(), static_cast<std::int64_t>(images), static_cast<int>(channels),
-                       sizes.data(), static_cast<int>(axes), inverse.data(), out.data(), threads);
+    const Pixels<T> pixels{values.data(),    static_cast<std::int64_t>(images), values.stride(0), values.stride(1),
+                           values.stride(2), static_cast<int>(channels)};
+    bilateral_features(pixels, sizes.data(), static_cast<int>(axes), inverse.data(), out.data(), threads);
 }
 
 template <typename T>

@@ -109,7 +109,9 @@ template <int C, typename T> struct DiagonalRows {
             for (int s = 1; s <= C; ++s) {
                 const int to = (k + s) % C;
                 axes |= axis[(k + s - 1) % C];
-                const Vec<T> chains = taps.power[s] * number(among(up[k], axes) + among(down[to], axes));
+                // The corner after this one is there, both ways.
+                const Vec<T> chains = s == 1 ? T(2) * taps.power[1] - Vec<T>{}
+                                             : taps.power[s] * number(among(up[k], axes) + among(down[to], axes));
                 reached += chains * weight[to];
                 if (Slopes) slope[to] += chains * weight[k];
             }

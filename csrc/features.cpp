@@ -8,20 +8,20 @@ namespace {
 
 // A and C are the numbers of axes and channels where they are known to the compiler, 0 otherwise.
 template <int A, int C, typename T>
-void fill(const T* values, std::int64_t images, int some_channels, const std::int64_t* sizes,
-          int some_axes, const T* inverse, T* out, int threads) {
-    const int axes = A ? A : some_axes, channels = C ? C : some_channels;
+void fill(const Pixels<T>& pixels, const std::int64_t* sizes, int some_axes, const T* inverse, T* out, int threads) {
+    const int axes = A ? A : some_axes, channels = C ? C : pixels.channels;
     const std::int64_t length = sizes[axes - 1];
     const int width = axes + channels;
-    std::int64_t lines = images;
+    std::int64_t lines = 1;  // of an image
     for (int a = 0; a + 1 < axes; ++a) lines *= sizes[a];
     std::vector<T> along(length);
     for (std::int64_t i = 0; i < length; ++i) along[i] = static_cast<T>(i) * inverse[axes - 1];
 #ifdef _OPENMP
 #pragma omp parallel for schedule(static) num_threads(threads)
 #endif
-    for (std::int64_t line = 0; line < lines; ++line) {
-        const T* __restrict value = values + line * length * channels;
+    for (std::int64_t line = 0; line < pixels.images * lines; ++line) {
+        const std::int64_t image = line / lines;
+        const T* __restrict value = pixels.values + image * pixels.image + (line - image * lines) * length * pixels.pixel;
         T* __restrict row = out + line * length * width;
         std::int64_t rest = line;
         for (int a = axes - 2; a >= 0; --a) {
@@ -32,7 +32,7 @@ void fill(const T* values, std::int64_t images, int some_channels, const std::in
         for (std::int64_t i = 0; i < length; ++i) {
             row[i * width + axes - 1] = along[i];
             for (int c = 0; c < channels; ++c)
-                row[i * width + axes + c] = value[i * channels + c] * inverse[axes + c];
+                row[i * width + axes + c] = value[i * pixels.pixel + c * pixels.channel] * inverse[axes + c];
         }
     }
     (void)threads;
@@ -41,15 +41,13 @@ void fill(const T* values, std::int64_t images, int some_channels, const std::in
 }  // namespace
 
 template <typename T>
-void bilateral_features(const T* values, std::int64_t images, int channels, const std::int64_t* sizes,
-                        int axes, const T* inverse, T* out, int threads) {
-    const auto make = axes == 2 && channels == 3 ? fill<2, 3, T> : fill<0, 0, T>;
-    make(values, images, channels, sizes, axes, inverse, out, threads);
+void bilateral_features(const Pixels<T>& pixels, const std::int64_t* sizes, int axes, const T* inverse, T* out,
+                        int threads) {
+    const auto make = axes == 2 && pixels.channels == 3 ? fill<2, 3, T> : fill<0, 0, T>;
+    make(pixels, sizes, axes, inverse, out, threads);
 }
 
-template void bilateral_features(const float*, std::int64_t, int, const std::int64_t*, int, const float*,
-                                 float*, int);
-template void bilateral_features(const double*, std::int64_t, int, const std::int64_t*, int, const double*,
-                                 double*, int);
+template void bilateral_features(const Pixels<float>&, const std::int64_t*, int, const float*, float*, int);
+template void bilateral_features(const Pixels<double>&, const std::int64_t*, int, const double*, double*, int);
 
 }  // namespace fwcrf

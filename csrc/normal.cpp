@@ -68,7 +68,7 @@ template <int C, typename T> struct Normal {
             const Vec<T> factor = factors(i, i + count) * exp<T>(static_cast<T>(a.exponent) * squares);
             WeightRows<C, T>{points.end, C}.scaled(a.weight, i, factor, a.out);
             store_some(a.minus + i, rows.template sums<false>(taps, unused) * factor * factor, count);
-            for (std::int64_t e = i * C; e < (i + count) * C; ++e) ones[a.index[e]] += a.out[e];
+            lattice.template splat<C>(a.index, a.out, {i, i + count}, [](std::int64_t) { return T(1); }, ones);
         }
     }
 

@@ -30,6 +30,19 @@ template <typename T> struct SingleLattice {
         return own;
     }
 
+    // The values of some points, into the two of `own`: neighbours have vertices in common, and would wait for one another in
+    // one. C is the number of corners where it is known to the compiler, 0 otherwise.
+    template <int C, typename F>
+    void splat(const std::int32_t* index, const T* weight, Range points, F&& value, T* own) const {
+        const int count = C ? C : corners;
+        const auto one = [&](std::int64_t p, T* to) {
+            for (int m = 0; m < count; ++m) to[index[p * count + m]] += weight[p * count + m] * value(p);
+        };
+        std::int64_t p = points.begin;
+        for (; p + 1 < points.end; p += 2) one(p, own), one(p + 1, own + size());
+        if (p < points.end) one(p, own);
+    }
+
     // False if this thread met a value that was not finite.
     bool blur(Team team) {
         const int last = corners - 1;

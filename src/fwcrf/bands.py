@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,10 +19,10 @@ class Band:
     first: Tensor  # (rows,), int32
     weight: Tensor  # (rows, width)
 
-    @property
-    def given(self) -> tuple[Tensor, Tensor]:
-        """As the native engine takes it."""
-        return self.first, self.weight
+    @cached_property
+    def given(self) -> tuple[np.ndarray, np.ndarray]:
+        """As the native engine takes it, sooner than tensors."""
+        return self.first.numpy(), self.weight.numpy()
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ def bilateral(
     learned = any(isinstance(t, Tensor) and t.requires_grad for t in (values, xy, color))
     if values.is_cpu and not (learned and torch.is_grad_enabled()) and not torch.compiler.is_compiling():
         scales = (*bandwidths(xy, len(shape), "xy"), *bandwidths(color, values.shape[-1], "color"))
-        flat = values.detach().reshape(-1, *values.shape[-2:]).contiguous()
+        flat = values.detach().reshape(-1, *values.shape[-2:])
         out = empty((*values.shape[:-1], len(scales)), values.dtype)
         _core.bilateral_features(
             flat,

@@ -206,16 +206,17 @@ class Problem:
         if memory is not None and not memory > 0:
             raise ValueError(f"memory={memory!r}; expected a positive number of bytes.")
         bound = MEMORY if memory is None else memory
+        each = self.bytes_per_pixel
         reach = None if overlap is None else sizes(overlap, dims, "overlap", least=0)
-        if tile is None and math.prod(self.grid) * self.bytes_per_pixel <= bound:
+        if tile is None and math.prod(self.grid) * each <= bound:
             tile = False
         if tile is not False and reach is None:
             reach = _reach(self.kernels, dims)
         parts = plan(
             self.grid, self.scores.stored.batch or 1,
-            tile=tile, overlap=reach or (0,) * dims, memory=bound, bytes_per_pixel=self.bytes_per_pixel,
+            tile=tile, overlap=reach or (0,) * dims, memory=bound, bytes_per_pixel=each,
         )  # fmt: skip
-        needed = max(math.prod(part.shape) for _, part in parts) * self.bytes_per_pixel
+        needed = max(math.prod(part.shape) for _, part in parts) * each
         if tile is None and memory is not None and needed > memory:
             raise ValueError(
                 f"memory={memory} is too little for tiles as large as their overlap, {reach}: that takes "
@@ -263,7 +264,10 @@ class Problem:
         """``(*batch, n, channels)``."""
         same = self.grid == self.image.grid
         source = window if same else needed(window, self.grid, self.image.grid)
-        values = self.image.read(self.scores.dtype, images, source, self.scores.device)
+        where = self.scores.dtype, images, source, self.scores.device
+        if same and (planes := self.image.read_channels_first(*where)) is not None:
+            return planes.mT
+        values = self.image.read(*where)
         if self.image.channels is None:
             values = values.unsqueeze(-1)
         if not same:

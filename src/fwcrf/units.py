@@ -16,6 +16,8 @@ from fwcrf.kernels.lattice import MAX_DIMENSION
 from fwcrf.kernels.operator import warn_caller
 
 _ROWS = 32
+# Bandwidths of less than this see no two whole numbers as neighbours.
+_BETWEEN_WHOLE = 0.3
 
 
 def check_image(image: Stored, kernels: Sequence[Kernel]) -> None:
@@ -36,7 +38,9 @@ def check_image(image: Stored, kernels: Sequence[Kernel]) -> None:
                 "numpy array (or pass channel_axis=), and before the grid in a torch tensor. If there are "
                 "so many, reduce them, by principal components for example."
             )
-        check_units(_sample(image), kind(image.array), bandwidths(kernel.color, channels, "color"), "image")
+        color = bandwidths(kernel.color, channels, "color")
+        if kind(image.array) == "f" or max(color) < _BETWEEN_WHOLE:
+            check_units(_sample(image), kind(image.array), color, "image")
 
 
 def check_units(sample: Tensor, kind: str, color: Sequence[float], name: str) -> None:
@@ -54,7 +58,7 @@ def check_units(sample: Tensor, kind: str, color: Sequence[float], name: str) ->
             "units of the data: pass values from 0 to 255, or for 0 to 1 a bandwidth such as "
             f"color={13 / 255:.2f}."
         )
-    if kind == "i" and max(color) < 0.3 and high - low > 1:
+    if kind == "i" and max(color) < _BETWEEN_WHOLE and high - low > 1:
         warn_caller(
             f"{name} has whole numbers from {low:g} to {high:g}, and the colour bandwidth is "
             f"{max(color):g}: only equal values are neighbours. Bandwidths are in the units of the data: "

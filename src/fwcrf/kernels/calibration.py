@@ -33,27 +33,28 @@ class _Sums(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def _chosen(n: int, rows: int) -> tuple[Tensor, Tensor]:
-    """The points of the rows and those of the columns."""
+def _chosen(n: int, rows: int) -> tuple[Tensor, int]:
+    """The points of the rows and then those of the columns, and how many rows there are."""
     rows = min(rows, n // 2)
     columns = min(_COLUMNS, n - rows)
     every = torch.arange(rows + columns)
     chosen = every * n // (rows + columns)
     is_row = every * rows % (rows + columns) < rows
-    return chosen[is_row], chosen[~is_row]
+    return torch.cat([chosen[is_row], chosen[~is_row]]), rows
 
 
 def _sample(features: Tensor, lattice: Lattice, rows: int, place: float = 0.0) -> _Sums:
-    row, column = (t.to(features.device) for t in _chosen(features.shape[-2], rows))
-    exact = ops.exact_sums(features.index_select(-2, row), features.index_select(-2, column))
-    both = torch.cat([row, column])
-    ones = features.new_zeros(*features.shape[:-2], len(both), 1)
-    ones[..., len(row) :, :] = 1
-    some = lattice.restricted(both)
+    points, rows = _chosen(features.shape[-2], rows)
+    points = points.to(features.device)
+    given = features.index_select(-2, points)
+    exact = ops.exact_sums(given[..., :rows, :], given[..., rows:, :])
+    ones = features.new_zeros(*features.shape[:-2], len(points), 1)
+    ones[..., rows:, :] = 1
+    some = lattice.restricted(points)
     if place:
         some = some._placed(place, features.new_ones(*features.shape[:-2], 1))
-    own = some.apply(ones).squeeze(-1)[..., : len(row)]
-    return _Sums(row, exact.double(), own.double())
+    own = some.apply(ones).squeeze(-1)[..., :rows]
+    return _Sums(points[:rows], exact.double(), own.double())
 
 
 def scale(

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwcrf.features import bilateral, pixels, positions
+from fwcrf.features import bandwidths, bilateral, pixels, positions
 from fwcrf.kernels.calibration import row_factor
 from fwcrf.kernels.exact import Exact
 from fwcrf.kernels.lattice import Lattice, lattice_shape
@@ -21,7 +21,8 @@ from fwcrf.kernels.operator import (
     check_finite,
     check_normalization,
 )
-from fwcrf.kernels.separable import Separable
+from fwcrf.kernels.ops import untraced
+from fwcrf.kernels.separable import Separable, known
 
 Weight = float | Sequence[float] | Tensor
 
@@ -94,6 +95,8 @@ class Spatial:
         values, shape = pixels(image, spatial_dims=spatial_dims, channel_axis=channel_axis)
         if self.method == "separable":
             check_normalization(self.normalization)
+            if untraced(values) and not isinstance(self.xy, Tensor):
+                return known(shape, bandwidths(self.xy, len(shape), "xy"), values.dtype, self.normalization)
             return Separable.build(shape, self.xy, values).normalized(self.normalization)
         if self.method not in ("lattice", "exact"):
             raise ValueError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -111,6 +112,17 @@ class Separable(Operator):
             reach = torch.arange(size, device=taps.device).clamp(max=len(taps) - 1)
             lines.append((side[reach] + side[reach.flip(0)] - side[0]).to(taps.dtype))
         return tuple(lines)
+
+
+@lru_cache(maxsize=16)  # the next image has the same size more often than not
+def known(
+    shape: tuple[int, ...], xy: tuple[float, ...], dtype: torch.dtype, normalization: Normalization
+) -> Operator:
+    """A normalised kernel whose bandwidths are plain numbers, on the CPU."""
+    # Nobody may keep tensors of inference mode for a derivative.
+    with torch.inference_mode(False):
+        like = torch.empty((), dtype=dtype, device="cpu")
+        return Separable.build(shape, xy, like).normalized(normalization)
 
 
 def _product(axes: Sequence[Tensor]) -> Tensor:

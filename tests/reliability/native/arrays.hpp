@@ -93,7 +93,8 @@ template <typename T> void grid(Choices& c) {
     const std::int64_t images = c.integer(0, 2);
     auto values = numbers<T>(c, images * n * channels, 1e6), inverse = numbers<T>(c, axes + channels, 1e3);
     Array<T> features(images * n * (axes + channels));
-    bilateral_features(values.get(), images, channels, sizes, axes, inverse.get(), features.get(), threads);
+    const Pixels<T> pixels{values.get(), images, n * channels, channels, 1, channels};
+    bilateral_features(pixels, sizes, axes, inverse.get(), features.get(), threads);
     if (!features.finite()) found("features are not finite");
 }
 
