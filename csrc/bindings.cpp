@@ -18,6 +18,7 @@
 #include "lattice.hpp"
 #include "layout.hpp"
 #include "memory.hpp"
+#include "sample.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -159,6 +160,34 @@ template <typename T> void gaussian_sums(In<T, 3> rows, In<T, 3> columns, Out<T,
                           static_cast<int>(d), threads};
     if constexpr (sizeof(T) == 4) kernels().gaussian_sums_f32(args);
     else kernels().gaussian_sums_f64(args);
+}
+
+// See SampleArgs.
+template <typename T>
+void sampled_sums(In<T, 3> features, In<std::int64_t, 1> points, std::int64_t rows, In<std::int32_t, 3> index,
+                  In<T, 3> weight, In<std::int32_t, 3> neighbors, double exponent, double tap, double identity, int order,
+                  Out<T, 2> exact, Out<T, 2> own, int threads) {
+    const std::size_t batch = features.shape(0), n = features.shape(1), d = features.shape(2), count = points.shape(0);
+    require(d >= 1 && d <= kMaxDim, "1 to 16 features");
+    for (const auto* shape : {index.shape_ptr(), weight.shape_ptr()})
+        require(static_cast<std::size_t>(shape[0]) == batch && static_cast<std::size_t>(shape[1]) == n &&
+                    static_cast<std::size_t>(shape[2]) == d + 1,
+                "a row of corners per point");
+    require(neighbors.shape(0) == d + 1 && neighbors.shape(2) == 2, "neighbours of every axis");
+    require(rows >= 1 && static_cast<std::size_t>(rows) < count, "rows and columns");
+    for (std::size_t i = 0; i < count; ++i)
+        require(points.data()[i] >= 0 && static_cast<std::size_t>(points.data()[i]) < n, "points that there are");
+    for (const auto* shape : {exact.shape_ptr(), own.shape_ptr()})
+        require(static_cast<std::size_t>(shape[0]) == batch && shape[1] == rows, "one sum per row");
+    require(exponent <= 0 && order >= 0 && order <= 2 && threads >= 1, "an exponent of at most 0, order and threads");
+    nb::gil_scoped_release release;
+    const FilterArgs<T> lattice{nullptr, nullptr, static_cast<std::int64_t>(batch * n), 1, static_cast<int>(d + 1),
+                                index.data(), weight.data(), weight.data(), nullptr,
+                                static_cast<std::int64_t>(neighbors.shape(1)), neighbors.data(), static_cast<T>(tap),
+                                static_cast<T>(identity), static_cast<BlurOrder>(order), threads};
+    sample(SampleArgs<T>{features.data(), static_cast<std::int64_t>(batch), static_cast<std::int64_t>(n),
+                         static_cast<int>(d), points.data(), static_cast<std::int64_t>(count), rows, lattice, exponent,
+                         exact.data(), own.data()});
 }
 
 template <typename T> void placed(In<T, 3> weight, In<T, 1> factor, double exponent, Out<T, 3> out, int threads) {
@@ -724,6 +753,9 @@ template <typename T> void bind(nb::module_& m) {
           "shift"_a.noconvert(), "minus"_a.noconvert(), "threads"_a);
     m.def("gaussian_sums", &gaussian_sums<T>, "rows"_a.noconvert(), "columns"_a.noconvert(), "out"_a.noconvert(),
           "threads"_a);
+    m.def("sampled_sums", &sampled_sums<T>, "features"_a.noconvert(), "points"_a.noconvert(), "rows"_a,
+          "index"_a.noconvert(), "weight"_a.noconvert(), "neighbors"_a.noconvert(), "exponent"_a, "tap"_a, "identity"_a,
+          "order"_a, "exact"_a.noconvert(), "own"_a.noconvert(), "threads"_a);
     m.def("placed", &placed<T>, "weight"_a.noconvert(), "factor"_a.noconvert(), "exponent"_a, "out"_a.noconvert(),
           "threads"_a);
     m.def("scaled_rows", &scaled_rows<T>, "weight"_a.noconvert(), "factor"_a.noconvert(), "out"_a.noconvert(),

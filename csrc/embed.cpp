@@ -44,6 +44,8 @@ static void embed(const T* features, int count, int dim, const double* scale, Em
     for (int first = 0; first < count; first += W) {
         Real elevated[most], quotient[most], residual[most], rank[most];
         Real sum{}, total{};
+        // Without a loop the compiler knows how far apart features are.
+#pragma GCC unroll 8
         for (int j = d; j > 0; --j) {
             Real column{};
             if (first + W <= count) {

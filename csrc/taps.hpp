@@ -6,13 +6,12 @@
 #include "lattice_pass.hpp"
 #include "vectors.hpp"
 
-#include <algorithm>
 #include <cstring>
 
 namespace fwcrf::FWCRF_ISA {
 
 // y = (K_1 (x) K_2 (x) ...) z. Lines of the last axis fill vectors, and on their way have room for an even number of them;
-// what lies past their ends is finite and means nothing.
+// what lies past their ends means nothing.
 template <typename T> struct Taps {
     static constexpr int W = kLanes<T>, M = 4;
     static constexpr std::int64_t kMost = 64;               // beyond, fewer points of a grid are quicker
@@ -39,7 +38,7 @@ template <typename T> struct Taps {
         radius = g.radius;
         while (radius && g.taps[radius] < kLeast * g.taps[0]) --radius;
         size = line;
-        for (int a = 0; a < last(); ++a) size *= std::max(g.up[a].rows, g.up[a].columns);
+        for (int a = 0; a < last(); ++a) size *= g.up[a].rows > g.up[a].columns ? g.up[a].rows : g.up[a].columns;
         return 2 * size + n + threads * room();
     }
     void place(T* memory) {
@@ -90,7 +89,8 @@ template <typename T> struct Taps {
         const Range mine = share(outer * b.rows, team.thread, team.threads);
         for (std::int64_t r = mine.begin; r < mine.end;) {
             const std::int64_t o = r / b.rows, j = r - o * b.rows;
-            const std::int64_t stop = std::min({j + kTogether, b.rows, j + mine.end - r});
+            std::int64_t stop = j + kTogether < b.rows ? j + kTogether : b.rows;
+            stop = stop - j < mine.end - r ? stop : j + mine.end - r;
             act(Range{j, stop}, o, r);
             r += stop - j;
         }

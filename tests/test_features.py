@@ -196,3 +196,10 @@ def test_bilateral_features_of_a_batch():
     features = bilateral(values, (3, 4), 5.0, 0.1)
     for one, image in zip(features, values, strict=True):
         assert torch.equal(one, bilateral(image, (3, 4), 5.0, 0.1))
+
+
+@pytest.mark.parametrize("shape", [(3, 12, 3), (12, 3), (2, 12, 1), (2, 3, 12, 4)], ids=str)
+def test_bilateral_features_of_images_with_channels_first(shape):
+    values = uniform(*shape)
+    planes = values.mT.contiguous().mT
+    assert torch.equal(bilateral(planes, (3, 4), 5.0, 0.1), bilateral(values, (3, 4), 5.0, 0.1))

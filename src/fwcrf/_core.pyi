@@ -68,6 +68,21 @@ def normal(
     threads: int,
 ) -> tuple[float, float]: ...
 def gaussian_sums(rows: Any, columns: Any, out: Any, threads: int) -> None: ...
+def sampled_sums(
+    features: Any,
+    points: Any,
+    rows: int,
+    index: Any,
+    weight: Any,
+    neighbors: Any,
+    exponent: float,
+    tap: float,
+    identity: float,
+    order: int,
+    exact: Any,
+    own: Any,
+    threads: int,
+) -> None: ...
 def placed(weight: Any, factor: Any, exponent: float, out: Any, threads: int) -> None: ...
 def scaled_rows(
     weight: Any, factor: Any, out: Any, diagonals: Sequence[Any], scaled: Sequence[Any], threads: int

@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from fwcrf import _core
-from fwcrf.kernels import ops
+from fwcrf.kernels import Lattice, Spatial, calibration, ops
 
 
 def points(*shape, dtype, seed=0):
@@ -67,6 +67,40 @@ def test_weights_by_point_are_products(corners, dtype):
     assert torch.equal(both, weight * factor.unsqueeze(-1))
     for found, own in zip(diagonals, known, strict=True):
         assert torch.equal(found, factor * own * factor)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(1, 2, 1), (300, 5), (2, 50, 3), (2, 3, 20, 7)], ids=str)
+@pytest.mark.parametrize("place", [0.0, -0.4])
+@pytest.mark.filterwarnings("ignore:all .* points lie in lattice cells of their own")
+def test_samples_in_one_call_are_those_that_are_learned_from(shape, place, dtype):
+    features = points(*shape, dtype=dtype)
+    lattice = Lattice.uncalibrated(features)
+    at_once = calibration._sample(features, lattice, 20, place)
+    step_by_step = calibration._sample(features.clone().requires_grad_(), lattice, 20, place)
+    for one, other in zip(at_once, step_by_step, strict=True):
+        assert_close(one, other.detach(), rtol=2e-5 if dtype == torch.float32 else 1e-12, atol=0)
+
+
+def test_samples_of_points_that_are_none_are_refused():
+    features = points(1, 9, 2, dtype=torch.float32)
+    lattice = Lattice.uncalibrated(features)
+    tables = lattice.index, lattice.splat, lattice.neighbors
+    for bad in ([0, 9], [-1, 3]):
+        with pytest.raises(ValueError, match="points that there are"):
+            ops.sampled_sums(features, torch.tensor(bad), 1, *tables, -0.1, 0.5, 0.0, 0)
+    with pytest.raises(ValueError, match="rows and columns"):
+        ops.sampled_sums(features, torch.tensor([0, 1]), 2, *tables, -0.1, 0.5, 0.0, 0)
+
+
+def test_kernels_of_grids_made_in_inference_mode_serve_for_learning():
+    image, x = torch.zeros(3, 4, 77), torch.ones(4 * 77, 2, requires_grad=True)
+    with torch.inference_mode():
+        Spatial(2.5).operator(image)
+    K = Spatial(2.5).operator(image)
+    assert K is Spatial(2.5).operator(image)
+    K(x).sum().backward()
+    assert_close(x.grad, K.T(torch.ones_like(x)).detach())
 
 
 def test_arguments_that_do_not_fit_are_refused():

@@ -178,6 +178,7 @@ _FUNCTIONS: dict[str, tuple[int, ...]] = {  # numbers of axes of the arrays they
     "feature_bounds": (2,),
     "build_lattice": (3, 1, 1, 1, 3, 3, 3),
     "diagonal": (2, 2, 2, 3, -1, -1, 1, 2),
+    "sampled_sums": (3, 1, -1, 3, 3, 3, -1, -1, -1, -1, 2, 2),
     "filter": (3, 2, 2, 2, 3, 1, -1, -1, -1, 3),
     "label_spans": (2, 2, 1, 1),
     "take_columns": (2, 1, 2),

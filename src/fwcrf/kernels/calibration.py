@@ -46,15 +46,16 @@ def _chosen(n: int, rows: int) -> tuple[Tensor, int]:
 def _sample(features: Tensor, lattice: Lattice, rows: int, place: float = 0.0) -> _Sums:
     points, rows = _chosen(features.shape[-2], rows)
     points = points.to(features.device)
-    given = features.index_select(-2, points)
-    exact = ops.exact_sums(given[..., :rows, :], given[..., rows:, :])
-    ones = features.new_zeros(*features.shape[:-2], len(points), 1)
-    ones[..., rows:, :] = 1
-    some = lattice.restricted(points)
-    if place:
-        some = some._placed(place, features.new_ones(*features.shape[:-2], 1))
-    own = some.apply(ones).squeeze(-1)[..., :rows]
-    return _Sums(points[:rows], exact.double(), own.double())
+    if (found := lattice.sampled_sums(features, points, rows, place)) is None:
+        given = features.index_select(-2, points)
+        ones = features.new_zeros(*features.shape[:-2], len(points), 1)
+        ones[..., rows:, :] = 1
+        some = lattice.restricted(points)
+        if place:
+            some = some._placed(place, features.new_ones(*features.shape[:-2], 1))
+        own = some.apply(ones).squeeze(-1)[..., :rows]
+        found = ops.exact_sums(given[..., :rows, :], given[..., rows:, :]), own
+    return _Sums(points[:rows], *(sums.double() for sums in found))
 
 
 def scale(

@@ -206,6 +206,16 @@ class Lattice(Operator):
             _minus=[t[..., points] for t in self._minus],
         )
 
+    def sampled_sums(
+        self, features: Tensor, points: Tensor, rows: int, place: float
+    ) -> tuple[Tensor, Tensor] | None:
+        """Sums of some of the points over others, in one native call: see ``ops.sampled_sums``."""
+        if self.engine != "native" or self.slice is not self.splat or self.shift is not None:
+            return None
+        tables = self.index, self.splat, self.neighbors
+        settings = 0.5 * place, _TAP, self.identity, _ORDERS[self.blur]
+        return ops.sampled_sums(features, points, rows, *tables, *settings)
+
     def _placed(self, place: float, factor: Tensor) -> Lattice:
         """Times a factor ``(*batch, 1)``, and points by their place in their simplex: see ``_Shape``."""
         weight = ops.placed(self.splat, 0.5 * place, factor.sqrt())

@@ -372,6 +372,34 @@ def placed(weight: Tensor, exponent: float, factor: Tensor) -> Tensor:
     return out
 
 
+def sampled_sums(
+    features: Tensor,  # (*batch, n, d)
+    points: Tensor,
+    rows: int,
+    index: Tensor,
+    weight: Tensor,
+    neighbors: Tensor,
+    exponent: float,
+    tap: float,
+    identity: float,
+    order: int,
+) -> tuple[Tensor, Tensor] | None:
+    """Sums of the first points over the others, by ``exact_sums`` and by a lattice of ``placed`` weights.
+
+    Both are ``(*batch, rows)``. None where torch has to see what is done.
+    """
+    if not untraced(features) or differentiated(features, weight):
+        return None
+    flat = features.detach().reshape(-1, *features.shape[-2:]).contiguous()
+    exact, own = (features.new_empty(*features.shape[:-2], rows) for _ in range(2))
+    _core.sampled_sums(
+        flat, points, rows, index.view(*flat.shape[:-1], -1), weight.detach().view(*flat.shape[:-1], -1),
+        neighbors, exponent, tap, identity, order, exact.view(-1, rows), own.view(-1, rows),
+        threads_for(4 * rows * len(points) * len(flat)),
+    )  # fmt: skip
+    return exact, own
+
+
 def symmetric_lattice(
     index: Tensor,
     weight: Tensor,

@@ -8,6 +8,7 @@
 #include "choices.hpp"
 #include "kernels.hpp"
 #include "lattice.hpp"
+#include "sample.hpp"
 
 namespace fwcrf {
 
@@ -79,6 +80,14 @@ template <typename T> void fitted(Choices& c, std::int64_t batch, std::int64_t n
         kernels().placed_f64(place);
         kernels().scaled_rows_f64(scale);
     }
+    const std::int64_t count = c.integer(2, 30), own = c.integer(1, static_cast<int>(count) - 1);
+    Array<std::int64_t> points(count);
+    for (std::int64_t i = 0; i < count; ++i) points[i] = c.any(0, static_cast<int>(n) - 1);
+    Array<T> exact(batch * own), by_lattice(batch * own);
+    const FilterArgs<T> filter{nullptr, nullptr, batch * n, 1, l.corners, l.index.get(), l.weight.get(), nullptr, nullptr,
+                               l.vertices, l.neighbors.get(), T(0.5), T(-0.1), static_cast<BlurOrder>(c.integer(0, 2)), threads};
+    sample(SampleArgs<T>{some.get(), batch, n, l.d, points.get(), count, own, filter, -0.3, exact.get(), by_lattice.get()});
+    if (!exact.finite() || !by_lattice.finite()) found("sums of a sample are not finite");
     if (!sums.finite() || !scaled.finite() || !diagonal.finite()) found("sums of the exact kernel are not finite");
     for (std::int64_t i = 0; i < weight.size; ++i)
         if (!(std::abs(weight[i]) <= std::abs(l.weight[i]))) found("a weight has grown by its place");
@@ -132,7 +141,6 @@ template <typename T> struct Banded {
 template <typename T> void model(Choices& c) {
     const int threads = c.integer(1, 2), axes = c.integer(1, 3), steps = c.integer(1, 3);
     std::vector<Banded<T>> bands;
-    std::vector<Array<T>> direct;
     Term<T> terms[2]{};
     std::int64_t n = 1;
     bands.reserve(9);
@@ -142,12 +150,15 @@ template <typename T> void model(Choices& c) {
         terms[1].grid.down[a] = bands.emplace_back(c, between, size).band;
         if (c.flag()) terms[1].grid.middle[a] = bands.emplace_back(c, between, between).band;
         terms[1].grid.up[a] = bands.emplace_back(c, size, between).band;
-        terms[1].grid.radius[a] = c.integer(0, 9);
-        terms[1].grid.taps[a] = direct.emplace_back(numbers<T>(c, terms[1].grid.radius[a] + 1, 1)).get();
-        terms[1].grid.left[a] = direct.emplace_back(numbers<T>(c, size, 1)).get();
-        terms[1].grid.right[a] = direct.emplace_back(numbers<T>(c, size, 1)).get();
     }
-    terms[1].grid.axes = axes;
+    Grid<T>& grid = terms[1].grid;
+    grid.axes = axes;
+    grid.radius = c.integer(0, 9);
+    auto taps = numbers<T>(c, grid.radius + 1, 1), left = numbers<T>(c, grid.up[axes - 1].rows, 1),
+         right = numbers<T>(c, grid.up[axes - 1].rows, 1);
+    grid.taps = taps.get();
+    grid.left = left.get();
+    grid.right = right.get();
     Built<T> l = built<T>(c, 1, n, threads);
     terms[0].lattice.corners = l.corners;
     terms[0].lattice.index = l.index.get();
