@@ -79,7 +79,7 @@ template <typename T> struct Energies {
     void keep(const T* from, T* to, Extents<T>& extents) const {
         Vec<T> sum{};
         std::int64_t seen = 0;
-        columns_of(from, a.labels, [&](std::int64_t column, Vec<T> v) {
+        columns_of(from, a.labels, [&](int, std::int64_t column, Vec<T> v) {
             if (column < seen) return;
             seen = column + 1;
             extents.see(v);

@@ -101,7 +101,7 @@ template <typename T> static std::int64_t largest(const T* row, std::int64_t len
 
 // The largest entries of as many rows as a vector has lanes, and their columns.
 template <typename T> struct Largest {
-    Vec<T> most, where;
+    Vec<T> most = Vec<T>{} - static_cast<T>(__builtin_inf()), where{};
 
     void see(std::int64_t column, Vec<T> v) {
         const auto more = beats(v, most);
@@ -123,32 +123,40 @@ static void largest(const T* x, std::int64_t n, std::int64_t length, std::int64_
 #pragma omp parallel for schedule(static) num_threads(threads)
 #endif
     for (std::int64_t group = 0; group < groups; ++group) {
-        Largest<T> best{Vec<T>{} - static_cast<T>(__builtin_inf()), {}};
-        columns_of(x + group * W * length, length, [&](std::int64_t column, Vec<T> v) { best.see(column, v); });
+        Largest<T> best;
+        columns_of(x + group * W * length, length, [&](int, std::int64_t column, Vec<T> v) { best.see(column, v); });
         best.put(out + group * W);
     }
     for (std::int64_t i = groups * W; i < n; ++i) out[i] = largest(x + i * length, length);
 }
 
-// Both in one pass.
-template <typename T> static void labelled(const TurnArgs<T>& a) {
+// Both in one pass, for some groups of rows of every image, G together.
+template <int G, typename T> static void labelled(const TurnArgs<T>& a, std::int64_t begin, std::int64_t end) {
     constexpr std::int64_t W = kLanes<T>, kAhead = 8 * W;
-    const std::int64_t rows = a.rows, columns = a.columns, groups = whole_groups<T>(rows, columns);
+    const std::int64_t rows = a.rows, columns = a.columns, several = (end - begin) / G;
 #ifdef _OPENMP
 #pragma omp parallel for schedule(static) num_threads(a.threads)
 #endif
-    for (std::int64_t g = 0; g < a.batch * groups; ++g) {
-        const std::int64_t image = g / groups, i = g % groups * W;
+    for (std::int64_t g = 0; g < a.batch * several; ++g) {
+        const std::int64_t image = g / several, i = (begin + g % several * G) * W;
         T* const to = a.out + image * rows * columns + i;
-        Largest<T> best{Vec<T>{} - static_cast<T>(__builtin_inf()), {}};
-        columns_of(a.x + (image * rows + i) * columns, columns, [&](std::int64_t column, Vec<T> v) {
+        Largest<T> best[G];
+        columns_of<G>(a.x + (image * rows + i) * columns, columns, [&](int group, std::int64_t column, Vec<T> v) {
             // The processor foresees no more than a few lines, and there are as many as columns.
-            __builtin_prefetch(to + column * rows + kAhead, 1);
-            store(to + column * rows, v);
-            best.see(column, v);
+            __builtin_prefetch(to + column * rows + group * W + kAhead, 1);
+            store(to + column * rows + group * W, v);
+            best[group].see(column, v);
         });
-        best.put(a.largest + image * rows + i);
+        for (int group = 0; group < G; ++group) best[group].put(a.largest + image * rows + i + group * W);
     }
+}
+template <typename T> static void labelled(const TurnArgs<T>& a) {
+    constexpr std::int64_t W = kLanes<T>;
+    const std::int64_t rows = a.rows, columns = a.columns, groups = whole_groups<T>(rows, columns);
+    // Of many columns each group would write a little to more lines than the nearest cache holds.
+    const std::int64_t together = columns > 64 ? groups / 4 * 4 : 0;
+    if (together) labelled<4>(a, 0, together);
+    if (together < groups) labelled<1>(a, together, groups);
     for (std::int64_t image = 0; image < a.batch; ++image)
         for (std::int64_t i = groups * W; i < rows; ++i) {
             const T* const row = a.x + (image * rows + i) * columns;
