@@ -246,7 +246,7 @@ template <typename T> void tap_slopes(In<T, 3> g, In<T, 3> x, Out<double, 1> out
 }
 
 template <typename T>
-void bilateral(Anyhow<T, 3> values, In<std::int64_t, 1> sizes, In<T, 1> inverse, Out<T, 3> out, int threads) {
+bool bilateral(Anyhow<T, 3> values, In<std::int64_t, 1> sizes, In<T, 1> inverse, Out<T, 3> out, int threads) {
     const std::size_t images = values.shape(0), channels = values.shape(2), axes = sizes.shape(0);
     std::size_t n = 1;
     for (std::size_t a = 0; a < axes; ++a) {
@@ -260,7 +260,7 @@ void bilateral(Anyhow<T, 3> values, In<std::int64_t, 1> sizes, In<T, 1> inverse,
     nb::gil_scoped_release release;
     const Pixels<T> pixels{values.data(),    static_cast<std::int64_t>(images), values.stride(0), values.stride(1),
                            values.stride(2), static_cast<int>(channels)};
-    bilateral_features(pixels, sizes.data(), static_cast<int>(axes), inverse.data(), out.data(), threads);
+    return bilateral_features(pixels, sizes.data(), static_cast<int>(axes), inverse.data(), out.data(), threads);
 }
 
 template <typename T>

@@ -1,5 +1,7 @@
 #include "features.hpp"
 
+#include <cmath>
+#include <limits>
 #include <vector>
 
 namespace fwcrf {
@@ -8,7 +10,7 @@ namespace {
 
 // A and C are the numbers of axes and channels where they are known to the compiler, 0 otherwise.
 template <int A, int C, typename T>
-void fill(const Pixels<T>& pixels, const std::int64_t* sizes, int some_axes, const T* inverse, T* out, int threads) {
+bool fill(const Pixels<T>& pixels, const std::int64_t* sizes, int some_axes, const T* inverse, T* out, int threads) {
     const int axes = A ? A : some_axes, channels = C ? C : pixels.channels;
     const std::int64_t length = sizes[axes - 1];
     const int width = axes + channels;
@@ -16,8 +18,9 @@ void fill(const Pixels<T>& pixels, const std::int64_t* sizes, int some_axes, con
     for (int a = 0; a + 1 < axes; ++a) lines *= sizes[a];
     std::vector<T> along(length);
     for (std::int64_t i = 0; i < length; ++i) along[i] = static_cast<T>(i) * inverse[axes - 1];
+    bool bad = false;
 #ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(threads)
+#pragma omp parallel for schedule(static) num_threads(threads) reduction(|| : bad)
 #endif
     for (std::int64_t line = 0; line < pixels.images * lines; ++line) {
         const std::int64_t image = line / lines;
@@ -29,25 +32,31 @@ void fill(const Pixels<T>& pixels, const std::int64_t* sizes, int some_axes, con
             for (std::int64_t i = 0; i < length; ++i) row[i * width + a] = place;
             rest /= sizes[a];
         }
+        bool finite = true;
         for (std::int64_t i = 0; i < length; ++i) {
             row[i * width + axes - 1] = along[i];
-            for (int c = 0; c < channels; ++c)
-                row[i * width + axes + c] = value[i * pixels.pixel + c * pixels.channel] * inverse[axes + c];
+            for (int c = 0; c < channels; ++c) {
+                const T v = value[i * pixels.pixel + c * pixels.channel];
+                row[i * width + axes + c] = v * inverse[axes + c];
+                finite &= std::abs(v) <= std::numeric_limits<T>::max();
+            }
         }
+        bad = bad || !finite;
     }
     (void)threads;
+    return !bad;
 }
 
 }  // namespace
 
 template <typename T>
-void bilateral_features(const Pixels<T>& pixels, const std::int64_t* sizes, int axes, const T* inverse, T* out,
+bool bilateral_features(const Pixels<T>& pixels, const std::int64_t* sizes, int axes, const T* inverse, T* out,
                         int threads) {
     const auto make = axes == 2 && pixels.channels == 3 ? fill<2, 3, T> : fill<0, 0, T>;
-    make(pixels, sizes, axes, inverse, out, threads);
+    return make(pixels, sizes, axes, inverse, out, threads);
 }
 
-template void bilateral_features(const Pixels<float>&, const std::int64_t*, int, const float*, float*, int);
-template void bilateral_features(const Pixels<double>&, const std::int64_t*, int, const double*, double*, int);
+template bool bilateral_features(const Pixels<float>&, const std::int64_t*, int, const float*, float*, int);
+template bool bilateral_features(const Pixels<double>&, const std::int64_t*, int, const double*, double*, int);
 
 }  // namespace fwcrf

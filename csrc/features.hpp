@@ -13,8 +13,8 @@ template <typename T> struct Pixels {
 };
 
 // out (images * n, axes + channels), where n is the product of the grid's `axes` sizes. `inverse` holds one over each
-// bandwidth, axes first.
+// bandwidth, axes first. False if a value is not finite.
 template <typename T>
-void bilateral_features(const Pixels<T>& pixels, const std::int64_t* sizes, int axes, const T* inverse, T* out, int threads);
+bool bilateral_features(const Pixels<T>& pixels, const std::int64_t* sizes, int axes, const T* inverse, T* out, int threads);
 
 }  // namespace fwcrf

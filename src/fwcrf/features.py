@@ -118,22 +118,26 @@ def bilateral(
 
     ``origin`` is as in ``positions``. Differentiable in the values, and in bandwidths that are tensors.
     """
+    from fwcrf.kernels.operator import check_finite  # kernels are made of features
+
     learned = any(isinstance(t, Tensor) and t.requires_grad for t in (values, xy, color))
     if values.is_cpu and not (learned and torch.is_grad_enabled()) and not torch.compiler.is_compiling():
         scales = (*bandwidths(xy, len(shape), "xy"), *bandwidths(color, values.shape[-1], "color"))
         flat = values.detach().reshape(-1, *values.shape[-2:])
         out = empty((*values.shape[:-1], len(scales)), values.dtype)
-        _core.bilateral_features(
+        if not _core.bilateral_features(
             flat,
             torch.tensor(shape),
             torch.tensor(scales, dtype=values.dtype).reciprocal(),
             out.view(*flat.shape[:-1], -1),
             threads_for(out.numel()),
-        )
+        ):
+            check_finite(values, "image")
         if origin is not None and any(origin):
             corner = [first / scale for first, scale in zip(origin, scales, strict=False)]
             out[..., : len(shape)] += torch.tensor(corner, dtype=out.dtype)
         return out
+    check_finite(values, "image")
     place = positions(shape, values, xy, origin)
     tone = values * reciprocals(color, "color", values)
     return torch.cat([place.expand(*values.shape[:-1], -1), tone], -1)

@@ -86,7 +86,7 @@ def grid(c: Choices) -> None:
     values = array(c, (c.integer(0, 3), int(sizes.prod()), channels), dtype, largest=1e10)
     inverse = array(c, (len(sizes) + channels,), dtype, largest=1e3)
     features = np.full((*values.shape[:2], len(inverse)), np.nan, dtype)
-    _core.bilateral_features(values, sizes, inverse, features, threads)
+    assert _core.bilateral_features(values, sizes, inverse, features, threads)
     assert np.isfinite(features).all()
     if features[:1].size:
         finite, low, high = _core.feature_bounds(features[0])

@@ -69,7 +69,6 @@ class Bilateral:
         that overlap then share their lattice cells, and so the errors that the lattice makes.
         """
         values, shape = pixels(image, spatial_dims=spatial_dims, channel_axis=channel_axis)
-        check_finite(values, "image")
         features = bilateral(values, shape, self.xy, self.color, origin)
         return gaussian(features, self.method, self.normalization)
 
