@@ -165,10 +165,9 @@ template <typename T, int NV> struct Terms {
     bool scatter(const T* x, Team team, Barrier& barrier) const {
         Bench bench = this->bench(team, nullptr);
         if (carries()) clear(bench);
-        bool finite = true;
+        Vec<T> nothing[NV] = {};
         for_blocks(pixels(team), [&](const Block& block) {
-            get(x, block, bench.block);
-            finite = all_finite(bench.block, block.pixels) && finite;
+            get(x, block, bench.block, nothing);
             for (int c = 0; c < a.terms; ++c)
                 if (bench.splats[c]) splat(c, block, bench.block, bench.splats[c]);
             take(block, bench);
@@ -177,20 +176,22 @@ template <typename T, int NV> struct Terms {
             if (!is_grid(c)) splat_all(c, x, team);
         barrier.wait(team.threads);
         complete(bench);
-        return finite;
-    }
-    void get(const T* x, const Block& block, T* rows) const {
-        pixel.get(x, block, rows);
-        if (!a.shared || !a.shared->factor) return;
-        for (std::int64_t q = 0; q < block.pixels; ++q)
-            for (int k = 0; k < NV; ++k)
-                store(rows + q * kRow + k * W, a.shared->factor[block.first + q] * load(rows + q * kRow + k * W));
-    }
-    static bool all_finite(const T* rows, std::int64_t count) {
-        Vec<T> nothing[NV] = {};  // 0 * v is not a number unless v is finite
-        for (std::int64_t q = 0; q < count; ++q)
-            for (int k = 0; k < NV; ++k) nothing[k] += load(rows + q * kRow + k * W) * T(0);
         return Pixel::total(nothing) == T(0);
+    }
+    // Pixels of x, times a factor where that is left to do. `nothing` stays so as long as they are finite.
+    void get(const T* x, const Block& block, T* rows, Vec<T> (&nothing)[NV]) const {
+        const T* const factor = a.shared ? a.shared->factor : nullptr;
+        for (std::int64_t q = 0; q < block.pixels; ++q) {
+            Vec<T> v[NV];
+            ahead(x + (block.first + q + kPixels) * a.channels, kRow);
+            pixel.get(x, block.first + q, v);
+            const T times = factor ? factor[block.first + q] : T(1);
+            for (int k = 0; k < NV; ++k) {
+                v[k] *= times;
+                nothing[k] += v[k] * T(0);
+                store(rows + q * kRow + k * W, v[k]);
+            }
+        }
     }
 
     // Every kernel applied to what was scattered, but for the way back to pixels.
@@ -205,10 +206,11 @@ template <typename T, int NV> struct Terms {
         T* const values = blurred[c].cleared(team);
         if (!values) return;
         alignas(64) T rows[kPixels * kRow];
+        Vec<T> unused[NV] = {};
         const Range mine = share(a.n, team.thread, blurred[c].active(team.threads));
         for (std::int64_t i = mine.begin; i < mine.end; i += kPixels) {
             const Block block{i, mine.end - i < kPixels ? mine.end - i : kPixels};
-            get(x, block, rows);
+            get(x, block, rows, unused);
             splat(c, block, rows, values);
         }
     }
