@@ -44,9 +44,8 @@ template <typename T, int C> static bool filter_line(const FilterArgs<T>& a, Scr
     {
         const Team team = this_team();
         const Range points = share(a.n, team.thread, team.threads);
-        T* const values = lattice.cleared(team);
-        for (std::int64_t i = points.begin; i < points.end; ++i)
-            for (int c = 0; c < corners; ++c) values[a.index[i * corners + c]] += a.splat[i * corners + c] * a.x[i];
+        const T* const x = a.x;
+        lattice.template splat<C>(a.index, a.splat, points, [x](std::int64_t i) { return x[i]; }, lattice.cleared(team));
         bad = !lattice.blur(team);
         const T* const done = lattice.result();
         for (std::int64_t i = points.begin; i < points.end; ++i) {

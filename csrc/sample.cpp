@@ -44,13 +44,14 @@ template <typename T> void sample(const SampleArgs<T>& a) {
     std::vector<T> ones(a.batch * a.count), sums(a.batch * a.count);
     for (std::int64_t i = 0; i < a.batch * a.count; ++i) ones[i] = i % a.count >= a.rows;
     FilterArgs<T> filter = a.lattice;
+    filter.threads = 1;  // others would take longer to wake up than to help
     filter.x = ones.data();
     filter.out = sums.data();
     filter.n = a.batch * a.count;
     filter.channels = 1;
     filter.index = index.data();
     filter.splat = filter.slice = weight.data();
-    sum<T>({row.data(), column.data(), a.exact, a.batch, a.rows, columns, a.d, filter.threads},
+    sum<T>({row.data(), column.data(), a.exact, a.batch, a.rows, columns, a.d, a.lattice.threads},
            {weight.data(), factor.data(), weight.data(), a.batch, a.count, filter.corners, static_cast<T>(a.exponent),
             filter.threads},
            filter);
