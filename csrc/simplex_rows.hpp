@@ -158,7 +158,7 @@ template <typename T> struct Project {
             for (std::int64_t at = 0; at < length; at += W) {
                 const std::int64_t place = r * length + row.place(at);
                 const Vec<T> rest = (scale * load(x + place) - tops[r]) - ts[r];
-                store(out + place, rest < T(0) ? Vec<T>{} : rest);
+                store(out + place, larger<T>(Vec<T>{}, rest));  // what is not a number stays so
             }
     }
 
@@ -166,14 +166,13 @@ template <typename T> struct Project {
     // In descending order. Six at a time, sorted among themselves and then merged with those before.
     static inline void find_largest(const T* block, std::int64_t entries, Vec<T> (&largest)[kLargest + 1]) {
         static_assert(kLargest + 1 == 6, "the order of comparisons is for six");
-        for (Vec<T>& entry : largest) entry = fill(-static_cast<T>(__builtin_inf()));
         std::int64_t i = 0;
+        if (entries >= 6) sorted_six(block, largest), i = 6;
+        else
+            for (Vec<T>& entry : largest) entry = fill(-static_cast<T>(__builtin_inf()));
         for (; i + 6 <= entries; i += 6) {
             Vec<T> v[6];
-            for (int j = 0; j < 6; ++j) v[j] = load(block + (i + j) * W);
-            constexpr int sort[][2] = {{0, 5}, {1, 3}, {2, 4}, {1, 2}, {3, 4}, {0, 3},
-                                       {2, 5}, {0, 1}, {2, 3}, {4, 5}, {1, 2}, {3, 4}};
-            for (const auto& pair : sort) exchange(v[pair[0]], v[pair[1]]);
+            sorted_six(block + i * W, v);
             for (int j = 0; j < 6; ++j) largest[j] = larger<T>(v[5 - j], largest[j]);
             constexpr int merge[][2] = {{0, 4}, {0, 5}, {1, 5}, {2, 4}, {3, 5}, {2, 3}, {4, 5}};
             for (const auto& pair : merge) exchange(largest[pair[0]], largest[pair[1]]);
@@ -182,6 +181,12 @@ template <typename T> struct Project {
             Vec<T> v = load(block + i * W);
             for (Vec<T>& entry : largest) exchange(entry, v);
         }
+    }
+    static inline void sorted_six(const T* block, Vec<T> (&v)[6]) {
+        for (int j = 0; j < 6; ++j) v[j] = load(block + j * W);
+        constexpr int sort[][2] = {{0, 5}, {1, 3}, {2, 4}, {1, 2}, {3, 4}, {0, 3},
+                                   {2, 5}, {0, 1}, {2, 3}, {4, 5}, {1, 2}, {3, 4}};
+        for (const auto& pair : sort) exchange(v[pair[0]], v[pair[1]]);
     }
     static inline void exchange(Vec<T>& high, Vec<T>& low) {
         const Vec<T> most = larger<T>(low, high);

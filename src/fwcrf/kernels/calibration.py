@@ -46,7 +46,7 @@ def _chosen(n: int, rows: int) -> tuple[Tensor, int]:
 def _sample(features: Tensor, lattice: Lattice, rows: int, place: float = 0.0) -> _Sums:
     points, rows = _chosen(features.shape[-2], rows)
     points = points.to(features.device)
-    if (found := lattice.sampled_sums(features, points, rows, place)) is None:
+    if (found := lattice._sampled_sums(features, points, rows, place)) is None:
         given = features.index_select(-2, points)
         ones = features.new_zeros(*features.shape[:-2], len(points), 1)
         ones[..., rows:, :] = 1

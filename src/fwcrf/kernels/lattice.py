@@ -206,7 +206,7 @@ class Lattice(Operator):
             _minus=[t[..., points] for t in self._minus],
         )
 
-    def sampled_sums(
+    def _sampled_sums(
         self, features: Tensor, points: Tensor, rows: int, place: float
     ) -> tuple[Tensor, Tensor] | None:
         """Sums of some of the points over others, in one native call: see ``ops.sampled_sums``."""
