@@ -47,8 +47,8 @@ template <int C, typename T> struct DiagonalRows {
         }
     };
 
-    // The points from i on, up to `end`; lanes past it repeat the first.
-    DiagonalRows(const DiagonalArgs<T>& a, std::int64_t i, std::int64_t end) {
+    // The points from i on, up to `end`; lanes past it repeat the first. `open` are the OpenSets.
+    DiagonalRows(const DiagonalArgs<T>& a, const std::uint64_t* open, std::int64_t i, std::int64_t end) {
         std::int64_t point[W];
         for (int l = 0; l < W; ++l) point[l] = i + l < end ? i + l : i;
         Integer order;
@@ -60,7 +60,7 @@ template <int C, typename T> struct DiagonalRows {
             for (int l = 0; l < W; ++l) {
                 std::int32_t at[kCorners];
                 for (int q = 0; q < kCorners; ++q) at[q] = a.index[point[l] * C + (k + q < C ? k + q : 0)];
-                square[l] = sixteens<T>(a.open, at);
+                square[l] = sixteens<T>(open, at);
             }
             transpose<T>(square);
             for (int q = 0; q < kCorners; ++q)

@@ -5,6 +5,7 @@
 #include "diagonal_rows.hpp"
 #include "kernels.hpp"
 #include "lattice_pass.hpp"
+#include "open_sets.hpp"
 #include "scratch.hpp"
 #include "single_lattice.hpp"
 #include "vectors.hpp"
@@ -138,12 +139,12 @@ template <typename T> static void corner_dots(const FilterArgs<T>& a, const T* l
 void corner_dots_f32(const FilterArgs<float>& a, const float* left, float* dots) { corner_dots(a, left, dots); }
 void corner_dots_f64(const FilterArgs<double>& a, const double* left, double* dots) { corner_dots(a, left, dots); }
 
-template <int C, typename T> static void diagonal_rows(const DiagonalArgs<T>& a, Range range) {
+template <int C, typename T> static void diagonal_rows(const DiagonalArgs<T>& a, const std::uint64_t* open, Range range) {
     using Rows = DiagonalRows<C, T>;
     constexpr int W = Rows::W;
     const typename Rows::Taps taps(a.tap, a.identity);
     for (std::int64_t i = range.begin; i < range.end; i += W) {
-        const Rows rows(a, i, range.end);
+        const Rows rows(a, open, i, range.end);
         Vec<T> slope[C] = {};
         const Vec<T> sum = a.slopes ? rows.template sums<true>(taps, slope) : rows.template sums<false>(taps, slope);
         if (i + W <= range.end) store(a.out + i, sum);
@@ -154,19 +155,24 @@ template <int C, typename T> static void diagonal_rows(const DiagonalArgs<T>& a,
 }
 
 template <typename T> static void diagonal(const DiagonalArgs<T>& a) {
+    thread_local Scratch scratch;
+    OpenSets sets(a.vertices, a.corners, a.neighbors, scratch);
 #ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(a.threads)
+#pragma omp parallel num_threads(a.threads)
 #endif
-    for (int part = 0; part < a.threads; ++part) {
-        const Range range = share(a.n, part, a.threads);
+    {
+        const Team team = this_team();
+        const std::uint64_t* const open = sets.find(team);
+        const Range range = share(a.n, team.thread, team.threads);
         switch (a.corners) {
-        case 2: diagonal_rows<2>(a, range); break;
-        case 3: diagonal_rows<3>(a, range); break;
-        case 4: diagonal_rows<4>(a, range); break;
-        case 5: diagonal_rows<5>(a, range); break;
-        default: diagonal_rows<6>(a, range); break;
+        case 2: diagonal_rows<2>(a, open, range); break;
+        case 3: diagonal_rows<3>(a, open, range); break;
+        case 4: diagonal_rows<4>(a, open, range); break;
+        case 5: diagonal_rows<5>(a, open, range); break;
+        default: diagonal_rows<6>(a, open, range); break;
         }
     }
+    scratch.trim();
 }
 
 void diagonal_f32(const DiagonalArgs<float>& a) { diagonal(a); }

@@ -54,8 +54,8 @@ template <typename T> struct DiagonalArgs {
     const std::int32_t* index;       // (n, corners)
     const T* weight;                 // (n, corners)
     const std::int64_t* order;       // (n)
-    // (vertices, 2): the sets of axes along which one can step down, and up, in ascending order.
-    const std::uint64_t* open;
+    std::int64_t vertices;
+    const std::int32_t* neighbors;   // (corners, vertices, 2)
     double tap, identity;
     T* out;                          // (n)
     T* slopes;                       // (n, corners) or null: the derivatives in the weights

@@ -459,26 +459,6 @@ struct Chains {
     }
 };
 
-// For each vertex and way, all sets whose chains are open, as the bits of a word. Axis by axis from the
-// last: a set that begins with axis a is open where the rest of it is, one step along a.
-std::vector<std::uint64_t> open_sets(int corners, std::int64_t vertices, const std::int32_t* neighbors,
-                                     int threads) {
-    std::vector<std::uint64_t> open((vertices + 1) * 2, 1), later;
-    open[2 * vertices] = open[2 * vertices + 1] = 0;  // the absent neighbour
-    for (int a = corners - 1; a >= 0; --a) {
-        later = open;
-        const std::int32_t* pairs = neighbors + a * vertices * 2;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(threads)
-#endif
-        for (std::int64_t v = 0; v < vertices; ++v)
-            for (int way = 0; way < 2; ++way)
-                open[2 * v + way] |= later[2 * std::int64_t{pairs[2 * v + way]} + way] << (1 << a);
-    }
-    (void)threads;
-    return open;
-}
-
 inline void tabled_diagonal(const DiagonalArgs<float>& args) { kernels().diagonal_f32(args); }
 inline void tabled_diagonal(const DiagonalArgs<double>& args) { kernels().diagonal_f64(args); }
 
@@ -489,13 +469,12 @@ void diagonal(std::int64_t n, int d, const std::int32_t* index, const T* weight,
               const std::int64_t* order, std::int64_t vertices, const std::int32_t* neighbors,
               double tap, double identity, T* out, T* slopes, int threads) {
     const int corners = d + 1;
-    const Chains chains{corners, vertices, neighbors};
     if (corners <= kTabled) {
-        const std::vector<std::uint64_t> open = open_sets(corners, vertices, neighbors, threads);
-        tabled_diagonal(DiagonalArgs<T>{n, corners, index, weight, order, open.data(), tap, identity,
-                                        out, slopes, threads});
+        tabled_diagonal(DiagonalArgs<T>{n, corners, index, weight, order, vertices, neighbors, tap, identity, out, slopes,
+                                        threads});
         return;
     }
+    const Chains chains{corners, vertices, neighbors};
     std::array<double, kMaxDim + 2> power;
     power[0] = 1.0;
     for (int s = 1; s <= corners; ++s) power[s] = power[s - 1] * tap;

@@ -4,6 +4,7 @@
 // slices the row sums and divides by them.
 #include "diagonal_rows.hpp"
 #include "kernels.hpp"
+#include "open_sets.hpp"
 #include "scratch.hpp"
 #include "simplex_rows.hpp"
 #include "single_lattice.hpp"
@@ -16,52 +17,28 @@ template <int C, typename T> struct Normal {
 
     const NormalArgs<T>& a;
     SingleLattice<T> lattice{a.vertices, C, a.neighbors, static_cast<T>(a.tap), static_cast<T>(a.identity)};
-    // Of each vertex, the sets of axes that are open: see DiagonalArgs. Two of them, of which one becomes the other.
-    std::uint64_t* open[2];
-    Barrier barrier{};
+    OpenSets open;
 
-    Normal(const NormalArgs<T>& a, Scratch& scratch, Scratch& words) : a(a) {
+    Normal(const NormalArgs<T>& a, Scratch& scratch, Scratch& words) : a(a), open(a.vertices, C, a.neighbors, words) {
         lattice.base = scratch.get<T>(lattice.room(a.threads));
-        open[0] = words.get<std::uint64_t>(4 * (a.vertices + 1));
-        open[1] = open[0] + 2 * (a.vertices + 1);
     }
 
     // The least and the largest row sum that this thread has found.
     Sums run(Team team) {
-        const std::uint64_t* const sets = open_sets(team);
+        const std::uint64_t* const sets = open.find(team);
         const Range points = share(a.batch * a.n, team.thread, team.threads);
         place(points, sets, lattice.cleared(team));
         lattice.blur(team);
         return divide(points);
     }
 
-    // Axis by axis from the last: a set that begins with axis k is open where the rest of it is, one step along k.
-    const std::uint64_t* open_sets(Team team) {
-        const Range mine = share(a.vertices, team.thread, team.threads);
-        for (std::int64_t v = 2 * mine.begin; v < 2 * mine.end; ++v) open[0][v] = 1;
-        for (int side = 0; side < 2 && team.thread == 0; ++side)  // the absent neighbour
-            open[side][2 * a.vertices] = open[side][2 * a.vertices + 1] = 0;
-        int now = 0;
-        for (int k = C - 1; k >= 0; --k, now ^= 1) {
-            barrier.wait(team.threads);
-            const std::uint64_t* const from = open[now];
-            const std::int32_t* const pairs = a.neighbors + k * a.vertices * 2;
-            for (std::int64_t v = mine.begin; v < mine.end; ++v)
-                for (int way = 0; way < 2; ++way)
-                    open[now ^ 1][2 * v + way] =
-                        from[2 * v + way] | from[2 * std::int64_t{pairs[2 * v + way]} + way] << (1 << k);
-        }
-        barrier.wait(team.threads);
-        return open[now];
-    }
-
     // Weights to `out`, what is on the diagonal to `minus`.
     void place(Range points, const std::uint64_t* sets, T* ones) const {
-        const DiagonalArgs<T> given{a.batch * a.n, C, a.index, a.weight, a.order, sets, a.tap, a.identity, nullptr,
-                                    nullptr, 1};
+        const DiagonalArgs<T> given{a.batch * a.n, C, a.index, a.weight, a.order, a.vertices, a.neighbors, a.tap, a.identity,
+                                    nullptr, nullptr, 1};
         const typename DiagonalRows<C, T>::Taps taps(a.tap, a.identity);
         for (std::int64_t i = points.begin; i < points.end; i += W) {
-            DiagonalRows<C, T> rows(given, i, points.end);
+            DiagonalRows<C, T> rows(given, sets, i, points.end);
             Vec<T> squares{}, unused[C];
             for (int k = 0; k < C; ++k) squares += rows.weight[k] * rows.weight[k];
             const std::int64_t count = points.end - i < W ? points.end - i : W;
