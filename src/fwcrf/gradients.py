@@ -49,12 +49,10 @@ class Unrolled:
         pass
 
     def __call__(self, f: Energy, solver: Solver, x0: Tensor | None, num_steps: int) -> Tensor:
-        x = at_once(f, solver, x0, num_steps)
-        return (
-            _steps(f, solver, solver.init(f, f._start() if x0 is None else x0), 0, num_steps).x
-            if x is None
-            else x
-        )
+        if (x := at_once(f, solver, x0, num_steps)) is not None:
+            return x
+        state = solver.init(f, f._start() if x0 is None else x0)
+        return _steps(f, solver, state, 0, num_steps).x
 
 
 @dataclass(frozen=True)
