@@ -65,5 +65,5 @@ def test_threads_are_restored_after_a_failure():
 
 
 def test_fewer_rounds_for_what_takes_long():
-    assert Plan(15).least(3).rounds == 3
-    assert Plan(2, quick=True).least(3) == Plan(2, quick=True)
+    assert Plan(15).at_most(3).rounds == 3
+    assert Plan(2, quick=True).at_most(3) == Plan(2, quick=True)

@@ -48,6 +48,6 @@ def run(plan: Plan) -> dict[str, object]:
         )
         for labels in LABELS
     ]
-    rows = assemble(spreads(measure(cases, plan.least(5).rounds)), wanted, plan.threads)
+    rows = assemble(spreads(measure(cases, plan.at_most(5).rounds)), wanted, plan.threads)
     print_rows("A program for pydensecrf, unchanged", rows)
     return {"rows": rows}

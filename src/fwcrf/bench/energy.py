@@ -130,7 +130,7 @@ def reached(one: dict[str, Any], solver: str) -> tuple[float, int] | None:
 
 def run(plan: Plan) -> dict[str, object]:
     """Measure, print, and return everything."""
-    plan = plan.least(1 if plan.quick else 3)
+    plan = plan.at_most(1 if plan.quick else 3)
     weights = dict(list(WEIGHTS.items())[:1]) if plan.quick else WEIGHTS
     found = scenes(plan)
     results = {name: {s.name: measured(s, w, plan) for s in found} for name, w in weights.items()}

@@ -65,7 +65,7 @@ def measure(rounds: int, side: int, labels: int, steps: int) -> dict[str, float]
 
 def run(plan: Plan, threads: int = THREADS) -> dict[str, object]:
     """Measure, print, and return everything."""
-    rounds = plan.least(5).rounds
+    rounds = plan.at_most(5).rounds
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(threads)

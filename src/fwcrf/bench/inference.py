@@ -49,7 +49,7 @@ def ordinary(plan: Plan) -> tuple[Times, list[Row]]:
                 if peer.dcrf:
                     theirs = peers.available()["pydensecrf"].inference(image, unary, steps)
                     cases.append(Case(f"pydensecrf {steps}{kind}", lambda theirs=theirs: theirs, picture))
-    times = measure(cases, plan.least(7).rounds)
+    times = measure(cases, plan.at_most(7).rounds)
     size = f"{pictures.WIDTH} x {pictures.HEIGHT}, {LABELS} labels"
     wanted = [
         Compared(
@@ -76,7 +76,7 @@ def _scores(picture: str, image: np.ndarray) -> dict[str, np.ndarray]:
 
 def of_bandwidth(times: Times, plan: Plan) -> dict[tuple[str, int], dict[str, float]]:
     """What one step takes, and how much of the memory's speed that is."""
-    triad = bandwidth.gigabytes_per_second(plan.least(5))
+    triad = bandwidth.gigabytes_per_second(plan.at_most(5))
     n = pictures.WIDTH * pictures.HEIGHT
     moved = 3 * 4 * n * LABELS + n * 6 * (4 + 4)  # x, unary, new x; corner and weight of six vertices
     found = spreads(times)

@@ -104,7 +104,7 @@ def measured(picture: str, plan: Plan) -> tuple[Times, dict[tuple[str, int], dic
 
 def run(plan: Plan) -> dict[str, object]:
     """Measure, print, and return everything."""
-    plan = plan.least(2 if plan.quick else 5)
+    plan = plan.at_most(2 if plan.quick else 5)
     times: Times = {}
     passes: dict[str, dict[tuple[str, int], dict[str, float]]] = {}
     for name in pictures.names(1 if plan.quick else None):

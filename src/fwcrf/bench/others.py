@@ -25,7 +25,7 @@ def run(plan: Plan) -> dict[str, object]:
     for who, each in found.items():
         theirs = each.inference(image, unary, STEPS)
         cases += [Case(who, lambda w=theirs: w, name, count) for count in plan.threads]
-    times = spreads(measure(cases, plan.least(1 if plan.quick else 3).rounds))
+    times = spreads(measure(cases, plan.at_most(1 if plan.quick else 3).rounds))
     what = f"{STEPS} steps of mf, {width} x {height}, {LABELS} labels"
     rows = assemble(times, [Compared(what, "ours", {who: who for who in found})], plan.threads)
     print_rows("Other libraries", rows)

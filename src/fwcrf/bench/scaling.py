@@ -64,7 +64,7 @@ def by_threads(plan: Plan) -> dict[int, float]:
 
 def run(plan: Plan) -> dict[str, object]:
     """Measure, print, and return everything."""
-    plan = plan.least(3 if plan.quick else 15)
+    plan = plan.at_most(3 if plan.quick else 15)
     sizes, channels, threads = by_size(plan), by_channels(plan), by_threads(plan)
     print(f"\n### Per pixel, {speed.CHANNELS} channels, {THREADS} threads (relative to the smallest)\n")
     least = next(iter(sizes.values()))

@@ -24,8 +24,8 @@ def run(plan: Plan) -> dict[str, object]:
     rows = []
     for what, works in problems(name, plan).items():
         # Two labels take little time, and so are disturbed more, and repeated for little.
-        fewest = 1 if plan.quick else 15 if what == "2 labels" else 3
-        rows += compared(name, what, works, plan.least(fewest))
+        most = 1 if plan.quick else 15 if what == "2 labels" else 3
+        rows += compared(name, what, works, plan.at_most(most))
     print_rows("Other sizes", rows)
     return {"rows": rows}
 

@@ -21,8 +21,8 @@ class Plan:
     threads: tuple[int, ...] = (1, 2)
     quick: bool = False
 
-    def least(self, rounds: int) -> Plan:
-        """The same with at most so many rounds, for what takes long."""
+    def at_most(self, rounds: int) -> Plan:
+        """The same with so many rounds at most, for what takes long."""
         return Plan(min(self.rounds, rounds), self.threads, self.quick)
 
 
