@@ -70,8 +70,7 @@ template <int C, typename T> static void scaled_rows(const ScaleArgs<T>& a) {
         rows.scaled(a.weight, i, factor, a.out);
         for (int k = 0; k < 2; ++k) {
             if (!a.diagonal[k]) continue;
-            if (count == W) store(a.scaled[k] + i, factor * load(a.diagonal[k] + i) * factor);
-            else store_part(a.scaled[k] + i, factor * load_part(a.diagonal[k] + i, count) * factor, count);
+            store_some(a.scaled[k] + i, factor * load_some(a.diagonal[k] + i, count) * factor, count);
         }
     }
 }
