@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fwcrf import _core
-from fwcrf.kernels.operator import has_values
+from fwcrf.finite import has_values
 from fwcrf.kernels.ops import differentiated, untraced
 from fwcrf.memory import empty
 from fwcrf.pairwise import Pairwise, inner

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fwcrf import _core
+from fwcrf.finite import check_finite
 from fwcrf.memory import empty
 from fwcrf.threads import threads_for
 
@@ -118,8 +119,6 @@ def bilateral(
 
     ``origin`` is as in ``positions``. Differentiable in the values, and in bandwidths that are tensors.
     """
-    from fwcrf.kernels.operator import check_finite  # kernels are made of features
-
     learned = any(isinstance(t, Tensor) and t.requires_grad for t in (values, xy, color))
     if values.is_cpu and not (learned and torch.is_grad_enabled()) and not torch.compiler.is_compiling():
         scales = (*bandwidths(xy, len(shape), "xy"), *bandwidths(color, values.shape[-1], "color"))

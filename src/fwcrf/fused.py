@@ -22,8 +22,9 @@ from fwcrf import _core
 from fwcrf.bands import factors
 from fwcrf.compatibility import Compatibility, Potts
 from fwcrf.fewer import Reach, fewer
+from fwcrf.finite import check_finite
 from fwcrf.kernels.lattice import _ORDERS, _TAP, Lattice
-from fwcrf.kernels.operator import Operator, Shifted, check_finite, check_values
+from fwcrf.kernels.operator import Operator, Shifted, check_values
 from fwcrf.kernels.ops import transformed
 from fwcrf.kernels.separable import Separable
 from fwcrf.memory import empty

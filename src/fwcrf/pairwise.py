@@ -20,9 +20,10 @@ from torch import Tensor
 
 from fwcrf.compatibility import Compatibility, compatibility
 from fwcrf.features import pixels
+from fwcrf.finite import has_values
 from fwcrf.fused import Fused, fuse
 from fwcrf.kernels.gaussians import Gaussian, Kernel, Weight
-from fwcrf.kernels.operator import Operator, has_values
+from fwcrf.kernels.operator import Operator
 from fwcrf.moves import Move
 
 

@@ -16,10 +16,10 @@ from fwcrf.compatibility import Compatibility
 from fwcrf.constraints import constrained, read_mask, read_scribbles
 from fwcrf.energy import unary_from_logits
 from fwcrf.features import bandwidths
+from fwcrf.finite import check_finite
 from fwcrf.inference import Inference, alone, restricted, without
 from fwcrf.kernels import Bilateral, Gaussian, Operator, Spatial
 from fwcrf.kernels.gaussians import Kernel
-from fwcrf.kernels.operator import check_finite
 from fwcrf.resample import needed, resample
 from fwcrf.rounding import Rounding, nearest
 from fwcrf.scores import Scores, read_scores

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from fwcrf.energy import Objective, inner, linear
-from fwcrf.kernels.operator import has_values
+from fwcrf.finite import has_values
 from fwcrf.regularizers import Regularizer
 
 

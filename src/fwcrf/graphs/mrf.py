@@ -13,11 +13,11 @@ from torch import Tensor
 from fwcrf import rounding as roundings
 from fwcrf import solvers
 from fwcrf.energy import Energy
+from fwcrf.finite import check_finite, has_values
 from fwcrf.graphs.adjacency import Adjacency, adjacency
 from fwcrf.graphs.forbidden import finite_matrix, finite_tables
 from fwcrf.graphs.operator import SharedEdges, Sparse, TableEdges
 from fwcrf.graphs.potentials import Full, Potential, Tables, potential, read_tables, read_weight
-from fwcrf.kernels.operator import check_finite, has_values
 from fwcrf.solvers.solution import Solution
 from fwcrf.solvers.solver import Solver
 

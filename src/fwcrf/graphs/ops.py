@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from fwcrf import _core
+from fwcrf.finite import check_finite
 from fwcrf.graphs import edges_torch
 from fwcrf.graphs.adjacency import Adjacency
-from fwcrf.kernels.operator import check_finite
 from fwcrf.kernels.ops import differentiated, untraced
 from fwcrf.memory import empty
 from fwcrf.threads import threads_for

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwcrf.kernels.operator import has_values
+from fwcrf.finite import has_values
 
 Number = float | Sequence[float] | np.ndarray | Tensor
 

@@ -11,16 +11,11 @@ import torch
 from torch import Tensor
 
 from fwcrf.features import bandwidths, bilateral, pixels, positions
+from fwcrf.finite import check_finite
 from fwcrf.kernels.calibration import row_factor
 from fwcrf.kernels.exact import Exact
 from fwcrf.kernels.lattice import Lattice, lattice_shape
-from fwcrf.kernels.operator import (
-    Normalization,
-    Operator,
-    check_features,
-    check_finite,
-    check_normalization,
-)
+from fwcrf.kernels.operator import Normalization, Operator, check_features, check_normalization
 from fwcrf.kernels.ops import untraced
 from fwcrf.kernels.separable import Separable, known
 

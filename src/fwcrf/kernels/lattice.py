@@ -29,16 +29,9 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from fwcrf.finite import check_finite, has_values
 from fwcrf.kernels import calibration, lattice_torch, ops
-from fwcrf.kernels.operator import (
-    Operator,
-    broadcast,
-    check_features,
-    check_finite,
-    check_sums,
-    has_values,
-    warn_caller,
-)
+from fwcrf.kernels.operator import Operator, broadcast, check_features, check_sums, warn_caller
 
 Engine = Literal["native", "torch"]
 BlurOrder = Literal["symmetric", "forward", "reverse"]

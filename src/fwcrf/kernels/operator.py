@@ -23,6 +23,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from fwcrf.finite import has_values
+
 Normalization = Literal["symmetric", "none", "before", "after"]
 
 
@@ -239,24 +241,3 @@ def warn_caller(message: str) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fwcrf."):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, stacklevel=level)
-
-
-def has_values(x: Tensor) -> bool:
-    """Whether x can be looked at: not while torch traces or transforms the code."""
-    return not (
-        torch.compiler.is_compiling()
-        or x.is_meta
-        or isinstance(x, torch._subclasses.FakeTensor)
-        or torch._C._functorch.is_functorch_wrapped_tensor(x)  # type: ignore[attr-defined]
-    )
-
-
-def check_finite(x: Tensor, name: str) -> None:
-    """Refuse NaN and infinity."""
-    if not has_values(x) or torch.isfinite(x.sum()) or torch.isfinite(x).all():
-        return
-    bad = int((~torch.isfinite(x)).sum())
-    raise ValueError(
-        f"{name} has {bad} values that are NaN or infinite, of {x.numel()}; expected finite numbers. "
-        "torch.nan_to_num replaces them, if they are meant."
-    )

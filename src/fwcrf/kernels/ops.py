@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 
 from fwcrf import _core
+from fwcrf.finite import check_finite
 from fwcrf.kernels import lattice_device, lattice_torch, separable_torch
-from fwcrf.kernels.operator import check_finite
 from fwcrf.memory import empty
 from fwcrf.threads import threads_for
 

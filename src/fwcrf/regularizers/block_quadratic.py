@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fwcrf.kernels.operator import has_values
+from fwcrf.finite import has_values
 from fwcrf.regularizers.closed import Entropy, Simplex, SquaredL2
 from fwcrf.regularizers.dual import leading
 from fwcrf.regularizers.linear import Linear, PerNode

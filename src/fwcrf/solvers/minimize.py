@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fwcrf import rounding as roundings
 from fwcrf.energy import Energy
-from fwcrf.kernels.operator import has_values
+from fwcrf.finite import has_values
 from fwcrf.solvers.solution import Solution
 from fwcrf.solvers.solver import Solver, at_once
 from fwcrf.solvers.trace import Tracer, look, value
