@@ -128,15 +128,12 @@ template <typename T> struct Binary {
         }
     }
 
-    // += weight K z of the pixels from i on.
-    template <int C>
-    void slice(const FilterArgs<T>& l, const T* values, T weight, std::int64_t i, std::int64_t stop, T* sums) const {
-        const int corners = C ? C : l.corners;
-        for (std::int64_t p = i; p < stop; ++p) {
-            T sum = 0;
-            for (int m = 0; m < corners; ++m) sum += l.slice[p * corners + m] * values[l.index[p * corners + m]];
-            sums[p - i] += weight * sum;
-        }
+    // += weight K_c z of the pixels from i on.
+    template <int C> void slice(int c, std::int64_t i, std::int64_t stop, T* sums) const {
+        const FilterArgs<T>& l = a.term[c].lattice;
+        const SingleLattice<T>& from = lattice[c];
+        const T weight = a.term[c].potts;
+        for (std::int64_t p = i; p < stop; ++p) sums[p - i] += weight * from.template slice<C>(l.index, l.slice, p);
     }
 
     void answer(const Move<T>& move, std::int64_t i, std::int64_t end, bool last) const {
@@ -144,10 +141,7 @@ template <typename T> struct Binary {
         alignas(64) T sums[kEach] = {};
         for (int c = 0; c < a.terms; ++c) {
             if (is_grid(c)) continue;
-            const FilterArgs<T>& l = a.term[c].lattice;
-            const T* const values = lattice[c].result();
-            l.corners == 6 ? slice<6>(l, values, a.term[c].potts, i, stop, sums)
-                           : slice<0>(l, values, a.term[c].potts, i, stop, sums);
+            lattice[c].corners == 6 ? slice<6>(c, i, stop, sums) : slice<0>(c, i, stop, sums);
         }
         for (std::int64_t p = i; p < stop; p += W) go(move, load(sums + p - i), p, stop - p, last);
     }

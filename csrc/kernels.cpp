@@ -37,7 +37,6 @@ static bool filter_panel(const FilterArgs<T>& a, std::int64_t first, std::int64_
 template <typename T, int C> static bool filter_line(const FilterArgs<T>& a, Scratch& scratch) {
     SingleLattice<T> lattice{a.vertices, a.corners, a.neighbors, a.tap, a.identity};
     lattice.base = scratch.get<T>(lattice.room(a.threads));
-    const int corners = C ? C : a.corners;
     bool bad = false;
 #ifdef _OPENMP
 #pragma omp parallel num_threads(a.threads) reduction(|| : bad)
@@ -48,12 +47,8 @@ template <typename T, int C> static bool filter_line(const FilterArgs<T>& a, Scr
         const T* const x = a.x;
         lattice.template splat<C>(a.index, a.splat, points, [x](std::int64_t i) { return x[i]; }, lattice.cleared(team));
         bad = !lattice.blur(team);
-        const T* const done = lattice.result();
-        for (std::int64_t i = points.begin; i < points.end; ++i) {
-            T sum = a.shift ? a.shift[i] * a.x[i] : T(0);
-            for (int c = 0; c < corners; ++c) sum += a.slice[i * corners + c] * done[a.index[i * corners + c]];
-            a.out[i] = sum;
-        }
+        for (std::int64_t i = points.begin; i < points.end; ++i)
+            a.out[i] = lattice.template slice<C>(a.index, a.slice, i) + (a.shift ? a.shift[i] * x[i] : T(0));
     }
     return !bad;
 }

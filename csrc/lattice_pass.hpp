@@ -16,6 +16,15 @@
 
 namespace fwcrf::FWCRF_ISA {
 
+// A row of a lattice += w v. All of it is read before any is written: a vector that is stored would keep the next ones waiting
+// until it is known to be none of theirs.
+template <typename T, int NV> static inline void add_row(T* row, T w, const Vec<T> (&v)[NV]) {
+    constexpr int W = kLanes<T>;
+    Vec<T> sum[NV];
+    for (int k = 0; k < NV; ++k) sum[k] = load(row + k * W) + w * v[k];
+    for (int k = 0; k < NV; ++k) store(row + k * W, sum[k]);
+}
+
 // A panel of channels of the filter, seen by the threads of one region: `groups` groups of NV vectors.
 // A single group may be narrower than its vectors; of several, the last starts early enough to end
 // with the last channel, so that some channels are done twice but no row is touched in parts.
@@ -62,11 +71,8 @@ template <typename T, int NV, int C, int G> struct Pass {
             for (std::int64_t group = 0; group < groups(); ++group) {
                 Vec<T> v[NV];
                 read(a.x + i * a.channels + channel(group), i < safe, v);
-                for (int c = 0; c < corners; ++c) {
-                    T* row = values + index[c] * stride() + group * kGroup;
-                    const T w = weight[c];
-                    for (int k = 0; k < NV; ++k) store(row + k * W, load(row + k * W) + w * v[k]);
-                }
+                for (int c = 0; c < corners; ++c)
+                    add_row<T, NV>(values + index[c] * stride() + group * kGroup, weight[c], v);
             }
         }
     }

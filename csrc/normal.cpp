@@ -58,18 +58,13 @@ template <int C, typename T> struct Normal {
     }
 
     Sums divide(Range points) const {
-        const T* const sums = lattice.result();
         Vec<T> least = fill(static_cast<T>(__builtin_inf())), most = -least;
         for (std::int64_t i = points.begin; i < points.end; i += W) {
             const std::int64_t count = points.end - i < W ? points.end - i : W;
             const Vec<T> own = load_some(a.minus + i, count);
             alignas(64) T others[W];
-            for (std::int64_t l = 0; l < W; ++l) {
-                // Lanes past the end: as if they had no others.
-                T one = 0;
-                for (std::int64_t e = (i + l) * C; l < count && e < (i + l + 1) * C; ++e) one += a.out[e] * sums[a.index[e]];
-                others[l] = one;
-            }
+            for (std::int64_t l = 0; l < W; ++l)  // past the end as if there were no others
+                others[l] = l < count ? lattice.template slice<C>(a.index, a.out, i + l) : T(0);
             const Vec<T> sum = load(others) + (T(1) - own);
             least = smaller<T>(sum, least);
             most = larger<T>(sum, most);

@@ -43,6 +43,15 @@ template <typename T> struct SingleLattice {
         if (p < points.end) one(p, own);
     }
 
+    // What the blurred values say to a point.
+    template <int C> inline T slice(const std::int32_t* index, const T* weight, std::int64_t p) const {
+        const int count = C ? C : corners;
+        const T* const values = result();
+        T sum = 0;
+        for (int m = 0; m < count; ++m) sum += weight[p * count + m] * values[index[p * count + m]];
+        return sum;
+    }
+
     // False if this thread met a value that was not finite.
     bool blur(Team team) {
         const int last = corners - 1;
