@@ -84,7 +84,7 @@ template <typename T, int NV> struct Fused {
     bool leaning() const { return move.keep != T(0) || move.lean != T(0) || move.dual == Dual::logits; }
     // Whether softmax is taken without a look at the largest entries, and of logarithms to the base of Power.
     bool quickly(const Bench& bench) const {
-        return move.map == Map::softmax && !leaning() && (alone || !terms.matrices_too) && !bench.careful;
+        return move.map == Map::softmax && !leaning() && !bench.careful;
     }
 
     // A thread's share of the pixels.
@@ -179,11 +179,7 @@ template <typename T, int NV> struct Fused {
                 write(to, q < whole, v);
                 to += channels;
             }
-            for (int m = 0; m < C; ++m) {
-                T* const there = values + index[m] * kRow;
-                const T w = weight[m];
-                for (int k = 0; k < NV; ++k) store(there + k * W, load(there + k * W) + w * v[k]);
-            }
+            for (int m = 0; m < C; ++m) add_row<T, NV>(values + index[m] * kRow, weight[m], v);
         }
     }
 

@@ -229,11 +229,7 @@ template <typename T, int NV> struct Terms {
         for (; rows < end; rows += kRow, index += corners, weight += corners) {
             Vec<T> v[NV];
             for (int k = 0; k < NV; ++k) v[k] = load(rows + k * W);
-            for (int m = 0; m < corners; ++m) {
-                T* const to = values + index[m] * kRow;
-                const T w = weight[m];
-                for (int k = 0; k < NV; ++k) store(to + k * W, load(to + k * W) + w * v[k]);
-            }
+            for (int m = 0; m < corners; ++m) add_row<T, NV>(values + index[m] * kRow, weight[m], v);
         }
     }
 
@@ -512,28 +508,52 @@ template <typename T, int NV> struct Terms {
         const Term<T>& term = a.term[c];
         const T* const matrix = matrices + c * a.channels * kRow;
         kernel<false>(c, block, T(1), y, nullptr, bench);
-        for (std::int64_t q = 0; q < block.pixels; ++q) {
-            T* const row = y + q * kRow;
-            if (term.shift) {
-                const T shift = term.shift[block.first + q];
-                for (int k = 0; k < NV; ++k)
-                    store(row + k * W, load(row + k * W) + shift * load(x + q * kRow + k * W));
-            }
-            Vec<T> sum[NV];
-            for (int k = 0; k < NV; ++k) sum[k] = load(full + q * kRow + k * W);
-            for (std::int64_t s = 0; s < a.channels; ++s)
-                for (int k = 0; k < NV; ++k) sum[k] += row[s] * load(matrix + s * kRow + k * W);
-            for (int k = 0; k < NV; ++k) store(full + q * kRow + k * W, sum[k]);
+        for (std::int64_t q = 0; q < block.pixels && term.shift; ++q) {
+            const T shift = term.shift[block.first + q];
+            for (int k = 0; k < NV; ++k)
+                store(y + q * kRow + k * W, load(y + q * kRow + k * W) + shift * load(x + q * kRow + k * W));
         }
+        std::int64_t q = 0;
+        for (; q + kRows <= block.pixels; q += kRows) add_product<kRows>(y + q * kRow, matrix, full + q * kRow);
+        for (; q < block.pixels; ++q) add_product<1>(y + q * kRow, matrix, full + q * kRow);
         if (!bench.slopes) return;
         double* const slope = bench.slopes + c * a.channels * kRow;
+        std::int64_t s = 0;
+        for (; s + kRows <= a.channels; s += kRows) add_outer<kRows>(block, other + s, y, slope + s * kRow);
+        for (; s < a.channels; ++s) add_outer<1>(block, other + s, y, slope + s * kRow);
+    }
+
+    // Rows of a product that are found together: as many as the registers hold, for each thing read from memory is then
+    // used so many times.
+    static constexpr int kRows = 9 / NV;
+
+    // target += y M, so many rows.
+    template <int Q> inline void add_product(const T* y, const T* matrix, T* target) const {
+        Vec<T> sum[Q][NV];
+        for (int q = 0; q < Q; ++q)
+            for (int k = 0; k < NV; ++k) sum[q][k] = load(target + q * kRow + k * W);
         for (std::int64_t s = 0; s < a.channels; ++s) {
-            Vec<T> sum[NV] = {};
-            for (std::int64_t q = 0; q < block.pixels; ++q)
-                for (int k = 0; k < NV; ++k) sum[k] += other[q * kRow + s] * load(y + q * kRow + k * W);
-            for (int k = 0; k < NV; ++k)
-                for (int l = 0; l < W; ++l) slope[s * kRow + k * W + l] += sum[k][l];
+            Vec<T> m[NV];
+            for (int k = 0; k < NV; ++k) m[k] = load_once(matrix + s * kRow + k * W);
+            for (int q = 0; q < Q; ++q)
+                for (int k = 0; k < NV; ++k) sum[q][k] += y[q * kRow + s] * m[k];
         }
+        for (int q = 0; q < Q; ++q)
+            for (int k = 0; k < NV; ++k) store(target + q * kRow + k * W, sum[q][k]);
+    }
+
+    // slope += other' y of a block, so many rows of it.
+    template <int S> inline void add_outer(const Block& block, const T* other, const T* y, double* slope) const {
+        Vec<T> sum[S][NV] = {};
+        for (std::int64_t q = 0; q < block.pixels; ++q) {
+            Vec<T> v[NV];
+            for (int k = 0; k < NV; ++k) v[k] = load_once(y + q * kRow + k * W);
+            for (int s = 0; s < S; ++s)
+                for (int k = 0; k < NV; ++k) sum[s][k] += other[q * kRow + s] * v[k];
+        }
+        for (int s = 0; s < S; ++s)
+            for (int k = 0; k < NV; ++k)
+                for (int l = 0; l < W; ++l) slope[s * kRow + k * W + l] += sum[s][k][l];
     }
 };
 

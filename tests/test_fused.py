@@ -178,19 +178,21 @@ def test_threads_change_rounding_only():
 # --- derivatives -------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("labels", [1, 4, 7, 10, 16])
 @pytest.mark.parametrize("compat", ["potts", "full"])
-def test_gradients_are_those_of_the_terms(compat):
+def test_gradients_are_those_of_the_terms(compat, labels):
     kernels = KERNELS["both"]
     operators = [k.operator(image(3, 9, 11, dtype=torch.float64)) for k in kernels]
-    x, u = normal(2, 99, 4, seed=1).requires_grad_(), normal(2, 99, 4, seed=2).requires_grad_()
+    x, u = (normal(2, 99, labels, seed=s).requires_grad_() for s in (1, 2))
     if compat == "potts":
         weights = [torch.tensor(w, dtype=torch.float64, requires_grad=True) for w in (0.7, -1.2)]
         compats = [Potts(w) for w in weights]
     else:
-        weights = [normal(4, 4, seed=s).requires_grad_() for s in (3, 4)]
+        weights = [normal(labels, labels, seed=s).requires_grad_() for s in (3, 4)]
         compats = [Full(0.5 * (w + w.mT)) for w in weights]
-    P = pairwise.dense(operators, 4, compat=compats)
-    direction = normal(2, 99, 4, seed=9)
+    P = pairwise.dense(operators, labels, compat=compats)
+    assert P._fused.takes(x, u)
+    direction = normal(2, 99, labels, seed=9)
     inputs = (x, u, *weights)
     fused = torch.autograd.grad(P.plus(x, u), inputs, direction, retain_graph=True)
     expected = torch.autograd.grad(one_by_one(P, x) + u, inputs, direction)

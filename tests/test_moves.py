@@ -86,6 +86,15 @@ def test_many_labels_whose_exponentials_do_not_fit(weights, dtype):
     assert torch.equal(given, kept)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("offset", [-300.0, 0.0, 300.0])
+@pytest.mark.parametrize("labels", [5, 12])
+def test_matrices_whose_exponentials_do_not_fit(labels, offset, dtype):
+    E = energy(labels, dtype=dtype, compat=lambda L: normal(L, L, seed=6) + offset)
+    found, expected = (run(E, SOLVERS["mf"], num_steps=3) for run in (at_once, one_by_one))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10 if dtype == torch.float64 else 2e-3)
+
+
 def test_many_labels_are_taken_at_once_and_on_any_number_of_threads(monkeypatch):
     E = energy(70, grid=(40, 50), dtype=torch.float32)
     x0 = torch.softmax(-E.unary, -1)
