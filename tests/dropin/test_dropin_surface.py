@@ -112,15 +112,19 @@ def test_steps_are_inference_in_pieces():
     assert np.array(first).shape == (0, 0)
 
 
-@pytest.mark.parametrize("labels", [2, 3, 21, 40])
+@pytest.mark.parametrize("labels, other", [(2, 0), (3, 0), (21, 0), (40, 0), (2, 2), (3, 1), (21, 2)])
 @pytest.mark.parametrize("solver", ["mf", "l2fw", "fw"])
-def test_steps_taken_at_once_end_where_single_ones_do(labels, solver):
+def test_steps_taken_at_once_end_where_single_ones_do(labels, other, solver):
+    """With a number alone, and with a vector or a matrix beside it."""
     crf = dcrf.DenseCRF2D(31, 23, labels)
     random = np.random.default_rng(0)
     crf.setUnaryEnergy(random.gumbel(size=(labels, 23 * 31)).astype(np.float32))
     crf.addPairwiseGaussian(sxy=3, compat=3)
     image = random.integers(0, 256, (23, 31, 3), dtype=np.uint8)
     crf.addPairwiseBilateral(sxy=10, srgb=40, rgbim=image, compat=-2, normalization=dcrf.NORMALIZE_BEFORE)
+    if other:
+        values = random.normal(size=(labels,) * other).astype(np.float32)
+        crf.addPairwiseEnergy(cases.random_points(0, 23 * 31, 2, 2)[1], compat=values + values.T)
     E = crf.energy()
     assert E.pairwise.moved(None, E.unary, fwcrf.solvers.get(solver).moves(4)) is not None
     single = fwcrf.minimize(E, solver, num_steps=4, callback=lambda k, x: None).probabilities

@@ -17,10 +17,10 @@ from torch import Tensor
 from fwcrf.compatibility import Compatibility, Diagonal, Full
 from fwcrf.energy import Energy, inner, linear
 from fwcrf.kernels import Lattice, Normalization
-from fwcrf.pairwise import Kronecker, Pairwise, Sum
+from fwcrf.pairwise import Kronecker
 from fwcrf.pydensecrf.arguments import array, bandwidths, buffer, float_array, integer, real
 from fwcrf.pydensecrf.eigen import MatrixXf, wrap
-from fwcrf.pydensecrf.operators import Attraction, kernel
+from fwcrf.pydensecrf.operators import Model, kernel
 from fwcrf.simplex import softmax
 from fwcrf.solvers import Solver, get, minimize
 from fwcrf.solvers.solver import at_once
@@ -106,7 +106,7 @@ class DenseCRF:
     _nlabels: int
     _unary: Tensor  # (n, L)
     _attractions: list[Lattice]
-    _others: list[Pairwise]
+    _others: list[Kronecker]
     _energy: Energy | None
 
     # Not __init__, which subclasses written for pydensecrf need not call.
@@ -150,7 +150,7 @@ class DenseCRF:
                 "array (labels, H, W) is reshaped to (labels, H * W)."
             )
         unary = torch.from_numpy(np.array(energies.T, order="C"))
-        Energy(Attraction((), self._nlabels), unary)  # which refuses NaN here, where it comes from
+        Energy(Model((), self._nlabels), unary)  # which refuses NaN here, where it comes from
         self._unary = unary
         self._energy = None
 
@@ -188,10 +188,8 @@ class DenseCRF:
     def energy(self) -> Energy:
         """The model, for ``fwcrf.minimize`` and everything else: x is ``(n, labels)``."""
         if self._energy is None:
-            terms = [*self._others]
-            if self._attractions or not terms:
-                terms.insert(0, Attraction(tuple(self._attractions), self._nlabels))
-            self._energy = Energy(terms[0] if len(terms) == 1 else Sum(terms), self._unary)
+            pairwise = Model(tuple(self._attractions), self._nlabels, tuple(self._others))
+            self._energy = Energy(pairwise, self._unary)
         return self._energy
 
     def inference(self, niter: int, *, solver: str | Solver = "mf") -> MatrixXf:

@@ -19,14 +19,15 @@ import torch
 from torch import Tensor
 
 from fwcrf import _core
-from fwcrf.compatibility import Potts
+from fwcrf.compatibility import Compatibility, Potts
 from fwcrf.fused import Fused, fuse
 from fwcrf.kernels import Lattice, Normalization
 from fwcrf.kernels.lattice import MAX_DIMENSION
 from fwcrf.kernels.lattice_torch import order_words, quotient_bounds
+from fwcrf.kernels.operator import Operator
 from fwcrf.memory import empty
 from fwcrf.moves import Move
-from fwcrf.pairwise import Pairwise
+from fwcrf.pairwise import Kronecker, Pairwise
 from fwcrf.threads import threads_for
 
 # Added to the row sums that are divided by.
@@ -81,22 +82,24 @@ def _lattice(features: Tensor) -> Lattice:
 
 
 @dataclass(frozen=True)
-class Attraction(Pairwise):
-    """P = sum_c K_c (x) I: neighbours gain, or pay, for having the same label.
+class Model(Pairwise):
+    """P = sum_c K_c (x) I + others: neighbours gain, or pay, for having the same label.
 
-    Potts with weight w is this with -w in the kernel, up to a constant per pixel. The weight is in the
+    Potts with weight w is K (x) I with -w in the kernel, up to a constant per pixel. The weight is in the
     tables of the lattice, where it costs nothing.
     """
 
     operators: Sequence[Lattice]  # weights included
     num_labels: int
+    others: Sequence[Kronecker] = ()  # with a vector or a matrix over the labels
 
     def __call__(self, x: Tensor) -> Tensor:
-        if not self.operators:
+        parts = (*self.operators, *self.others)
+        if not parts:
             return torch.zeros_like(x)
-        total = self.operators[0](x)
-        for operator in self.operators[1:]:
-            total += operator(x)
+        total = parts[0](x)
+        for part in parts[1:]:
+            total += part(x)
         return total
 
     def moved(self, x: Tensor | None, unary: Tensor, moves: Sequence[Move]) -> Tensor | None:
@@ -109,14 +112,19 @@ class Attraction(Pairwise):
     def _engine(self) -> Fused | None:
         """The same but for a number per pixel, which changes no step: Potts with a weight of -1."""
         potts = Potts(torch.tensor(-1.0))
-        return fuse([(operator, potts) for operator in self.operators]) if self.operators else None
+        terms: list[tuple[Operator, Compatibility]] = [(operator, potts) for operator in self.operators]
+        terms += [(other.operator, other.compat) for other in self.others]
+        return fuse(terms) if terms else None
 
     def to_dense(self) -> Tensor:
         eye = torch.eye(self.num_labels)
-        return torch.stack([torch.kron(K.to_dense(), eye) for K in self.operators]).sum(0)
+        same = [torch.kron(K.to_dense(), eye) for K in self.operators]
+        return torch.stack([*same, *(other.to_dense() for other in self.others)]).sum(0)
 
     def absolute_row_sums(self, num_labels: int) -> Tensor:
-        total = torch.zeros(())
+        total = torch.zeros(num_labels)
         for operator in self.operators:
-            total = total + operator.row_sums().abs()
-        return total.unsqueeze(-1).expand(*total.shape, num_labels)
+            total = total + operator.row_sums().abs().unsqueeze(-1)
+        for other in self.others:
+            total = total + other.absolute_row_sums(num_labels)
+        return total
