@@ -92,7 +92,7 @@ def refine_points(
         for kernel in kernels:
             if isinstance(kernel, Bilateral):
                 color = bandwidths(kernel.color, tone.shape[-1], "color")
-                check_units(tone, kind(rows.array), color, "features")
+                check_units(lambda: tone, kind(rows.array), color, "features")
     logits = scores.logits(all_images, everything, ignore=ignored)
     with torch.no_grad():
         operators = [_operator(kernel, place, tone, ignored) for kernel in kernels]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -39,12 +39,17 @@ def check_image(image: Stored, kernels: Sequence[Kernel]) -> None:
                 "so many, reduce them, by principal components for example."
             )
         color = bandwidths(kernel.color, channels, "color")
-        if kind(image.array) == "f" or max(color) < _BETWEEN_WHOLE:
-            check_units(_sample(image), kind(image.array), color, "image")
+        check_units(lambda: _sample(image), kind(image.array), color, "image")
 
 
-def check_units(sample: Tensor, kind: str, color: Sequence[float], name: str) -> None:
-    """Warn of bandwidths that see no difference between values, or nothing but differences."""
+def check_units(of: Callable[[], Tensor], kind: str, color: Sequence[float], name: str) -> None:
+    """Warn of bandwidths that see no difference between values, or nothing but differences.
+
+    Values are asked for only where they could be wrong.
+    """
+    if kind == "i" and max(color) >= _BETWEEN_WHOLE:
+        return
+    sample = of()
     low, high = (float(v) for v in sample.aminmax())
     if not math.isfinite(high - low):
         sample = sample[torch.isfinite(sample)]
@@ -58,7 +63,7 @@ def check_units(sample: Tensor, kind: str, color: Sequence[float], name: str) ->
             "units of the data: pass values from 0 to 255, or for 0 to 1 a bandwidth such as "
             f"color={13 / 255:.2f}."
         )
-    if kind == "i" and max(color) < _BETWEEN_WHOLE and high - low > 1:
+    if kind == "i" and high - low > 1:
         warn_caller(
             f"{name} has whole numbers from {low:g} to {high:g}, and the colour bandwidth is "
             f"{max(color):g}: only equal values are neighbours. Bandwidths are in the units of the data: "
