@@ -206,6 +206,15 @@ def test_labels_that_are_nowhere_likely_are_taken_together(solver, pruned):
     assert (found[0, :40, 4:] == 0).all() and (found[1, ::7, 30] == 0).all()
 
 
+@pytest.mark.parametrize("labels", [15, 16, 24, 32, 40, 80])
+@pytest.mark.parametrize("solver", ["mf", "l2fw", "fw"])
+def test_labels_that_are_all_likely_are_run_once(solver, labels, pruned):
+    """One more for those taken together, where there are none, would be a panel more."""
+    E = energy(labels, spread=0.3, dtype=torch.float32)
+    at_once(E, SOLVERS[solver])
+    assert pruned == [labels]
+
+
 def test_labels_that_support_themselves_are_not_taken_together(pruned):
     E = energy(80, spread=0.3, dtype=torch.float32, weights=[30.0, 0.0])
     E.unary[:, 3:] += 7.0

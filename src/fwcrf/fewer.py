@@ -68,7 +68,7 @@ def fewer(
         )
         if together:
             share, order = torch.maximum(most, torch.exp(scale * gap)).sort()
-            left = labels + 1 - int((share.cumsum(0) <= SHARE).sum())
+            left = labels - max(0, int((share.cumsum(0) <= SHARE).sum()) - 1)
         else:
             out = _left_out(gap, most, near, usual)
             left = int((~out).sum())
