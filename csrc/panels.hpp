@@ -14,6 +14,7 @@ template <typename T> static bool few_labels(const FusedArgs<T>& a);
 // kernels, then all labels of a pixel through the oracle.
 template <typename T> struct Panels {
     static constexpr std::int64_t W = kLanes<T>, kMost = 4 * W;
+    static constexpr std::int64_t kAhead = 16;  // pixels that are asked for before it is their turn
 
     const FusedArgs<T>& a;
     std::int64_t width;  // labels of all panels but the last, whole vectors
@@ -126,7 +127,8 @@ template <typename T> struct Panels {
 
     struct Lent {
         T* const values;
-        explicit Lent(std::int64_t size) : values(static_cast<T*>(take_block(size * sizeof(T)))) {}
+        // Whole vectors may be read at the end.
+        explicit Lent(std::int64_t size) : values(static_cast<T*>(take_block((size + W) * sizeof(T)))) {}
         Lent(const Lent&) = delete;
         ~Lent() { give_block(values); }
     };
@@ -171,12 +173,13 @@ template <typename T> struct Panels {
     void answer(const Move<T>& move, T* x, const T* y, T* out) const {
         const std::int64_t length = padded();
         for_groups([&](std::int64_t first, std::int64_t count, T* rows, Reach<T>& reach) {
-            T given[W];
-            for (std::int64_t r = 0; r < count; ++r) given[r] = prepare(move, first + r, x, y, rows + r * length, reach);
+            T given[W], *const spare = rows + W * length;
+            for (std::int64_t r = 0; r < count; ++r)
+                given[r] = prepare(move, first + r, x, y, rows + r * length, spare, reach);
             std::memset(rows + count * length, 0, (W - count) * length * sizeof(T));
-            map_rows<T>(move.map, rows, length, a.channels, rows + W * length);
+            map_rows<T>(move.map, rows, length, a.channels, spare);
             for (std::int64_t r = 0; r < count; ++r) {
-                finish(move, first + r, x, rows + r * length, out);
+                finish(move, first + r, x, rows + r * length, spare, out);
                 reach.raise(T(0), given[r] * rows[r * length + a.channels - 1]);
             }
         });
@@ -184,49 +187,59 @@ template <typename T> struct Panels {
 
     // What the map is taken of: scale (sum of y - y + unary u) + keep x; nothing past the labels. Answers
     // with y of the last label.
-    inline T prepare(const Move<T>& move, std::int64_t i, const T* x, const T* y, T* row, Reach<T>& reach) const {
+    inline T prepare(const Move<T>& move, std::int64_t i, const T* x, const T* y, T* row, T* spare, Reach<T>& reach) const {
         const bool plain = move.map == Map::none;
         const T scale = plain ? T(1) : move.scale, keep = plain ? T(0) : move.keep, weight = move.unary;
         const T* const unary = a.unary && weight != T(0) ? a.unary + i * a.channels : nullptr;
+        if (unary) ahead(unary + kAhead * a.channels, static_cast<int>(a.channels));
+        get(y, i, spare);
         Vec<T> sums{};
-        for_panels([&](std::int64_t, std::int64_t labels, std::int64_t at) {
-            each_vector(y + at + i * labels, labels, [&](std::int64_t, Vec<T> v, std::int64_t) { sums += v; });
-        });
+        for (std::int64_t s = 0; s < padded(); s += W) sums += load(spare + s);
         T whole = 0;
         for (int l = 0; l < W; ++l) whole += sums[l];
         reach.raise(whole, T(0));
-        T given = 0;
-        for_panels([&](std::int64_t first, std::int64_t labels, std::int64_t at) {
-            const T* const here = x + at + i * labels;
-            if (first + labels == a.channels) given = y[at + (i + 1) * labels - 1];
-            each_vector(y + at + i * labels, labels, [&](std::int64_t s, Vec<T> v, std::int64_t count) {
-                v = whole - v;
-                if (unary) v += weight * load_some(unary + first + s, count);
-                v *= scale;
-                if (keep != T(0)) v += keep * load_some(here + s, count);
-                store(row + first + s, v);
-            });
+        for_vectors(a.channels, [&](std::int64_t s) {
+            Vec<T> v = whole - load(spare + s);
+            if (unary) v += weight * load(unary + s);
+            store(row + s, scale * v);
         });
+        const T given = spare[a.channels - 1];
+        if (keep != T(0)) {
+            get(x, i, spare);
+            for (std::int64_t s = 0; s < padded(); s += W) store(row + s, load(row + s) + keep * load(spare + s));
+        }
         for (std::int64_t s = a.channels; s < padded(); ++s) row[s] = -static_cast<T>(__builtin_inf());
         return given;
     }
 
-    // act(where, vector, entries), zero past the end.
-    template <typename F> static inline void each_vector(const T* p, std::int64_t length, F&& act) {
-        for (std::int64_t s = 0; s < length; s += W) {
-            const std::int64_t count = length - s < W ? length - s : W;
-            act(s, load_some(p + s, count), count);
+    inline void finish(const Move<T>& move, std::int64_t i, T* x, T* row, T* spare, T* out) const {
+        if (move.map != Map::none && move.step != T(1)) {
+            get(x, i, spare);
+            for (std::int64_t s = 0; s < padded(); s += W)
+                store(row + s, load(spare + s) + move.step * (load(row + s) - load(spare + s)));
         }
+        if (out) return put(out + i * a.channels, row, a.channels);
+        for_panels([&](std::int64_t first, std::int64_t labels, std::int64_t at) { put(x + at + i * labels, row + first, labels); });
     }
 
-    inline void finish(const Move<T>& move, std::int64_t i, T* x, T* row, T* out) const {
+    // All labels of a pixel, from an array of panels of our own; zero past them.
+    inline void get(const T* panels, std::int64_t i, T* row) const {
+        // What is read past the labels of a panel is written over by the next one.
         for_panels([&](std::int64_t first, std::int64_t labels, std::int64_t at) {
-            T* const here = x + at + i * labels;
-            T* const from = row + first;
-            if (move.map != Map::none && move.step != T(1))
-                for (std::int64_t s = 0; s < labels; ++s) from[s] = here[s] + move.step * (from[s] - here[s]);
-            std::memcpy(out ? out + i * a.channels + first : here, from, labels * sizeof(T));
+            const T* const from = panels + at + i * labels;
+            ahead(from + kAhead * labels, static_cast<int>(labels));
+            for (std::int64_t s = 0; s < labels; s += W) store(row + first + s, load(from + s));
         });
+        for (std::int64_t s = a.channels; s < padded(); ++s) row[s] = 0;
+    }
+    // Nothing past the labels is touched.
+    static inline void put(T* to, const T* row, std::int64_t labels) {
+        if (labels < W) return store_part(to, load(row), labels);
+        for_vectors(labels, [&](std::int64_t s) { store(to + s, load(row + s)); });
+    }
+    // Of at least as many as a vector has lanes, the last of which begins early enough to end with them.
+    template <typename F> static inline void for_vectors(std::int64_t length, F&& act) {
+        for (std::int64_t s = 0; s < length; s += W) act(s + W < length ? s : length - W);
     }
 };
 
