@@ -29,8 +29,9 @@ from fwcrf.simplex import softmax
 
 # Arrays large enough to pay for the search.
 LARGE = 1 << 18
-# What labels that are taken together may be wrong by, and the most that they may have by their unary alone.
-WRONG, SHARE = 5e-5, 0.1
+# What labels that are taken together may be wrong by, and the most that they may have by their unary alone: with a
+# network's scores few are wrong by more then, and have to be run again.
+WRONG, SHARE = 5e-5, 0.03
 # R over the sum of the weights, as it is for normalized kernels.
 USUAL = 1.25
 
