@@ -14,17 +14,24 @@ from fwcrf.bench.timing import Case, Plan, measure
 from fwcrf.pydensecrf import densecrf
 
 STEPS = 10
-LABELS = (21, 2)
+# Labels, and whether penalties between them are a matrix.
+MODELS = {"21 labels": (21, False), "2 labels": (2, False), "21 labels, a matrix": (21, True)}
 
 
-def program(dcrf: ModuleType, image: np.ndarray, unary: np.ndarray) -> np.ndarray:
-    """Marginals with the settings of pydensecrf's own example."""
+def program(dcrf: ModuleType, image: np.ndarray, unary: np.ndarray, full: bool) -> np.ndarray:
+    """Marginals with the settings of pydensecrf's own example; or as much per pair of labels."""
     height, width = image.shape[:2]
     crf = dcrf.DenseCRF2D(width, height, len(unary))
     crf.setUnaryEnergy(unary)
     crf.addPairwiseGaussian(sxy=3, compat=3)
-    crf.addPairwiseBilateral(sxy=80, srgb=13, rgbim=image, compat=10)
+    crf.addPairwiseBilateral(sxy=80, srgb=13, rgbim=image, compat=penalties(len(unary)) if full else 10)
     return np.array(crf.inference(STEPS))
+
+
+def penalties(labels: int) -> np.ndarray:
+    """7 to 10 between two labels, the more the further apart they are."""
+    apart = np.abs(np.subtract.outer(np.arange(labels), np.arange(labels)))
+    return np.where(apart, 7 + 3 * apart / labels, 0).astype(np.float32)
 
 
 def run(plan: Plan) -> dict[str, object]:
@@ -32,21 +39,21 @@ def run(plan: Plan) -> dict[str, object]:
     cases = []
     for name in pictures.names(1 if plan.quick else 3):
         image = pictures.named(name)
-        for labels in LABELS:
+        for what, (labels, full) in MODELS.items():
             unary = peer.unary(image, labels)
-            work = partial(program, densecrf, image, unary)
-            cases += [Case(f"ours {labels}", lambda w=work: w, name, count) for count in plan.threads]
+            work = partial(program, densecrf, image, unary, full)
+            cases += [Case(f"ours, {what}", lambda w=work: w, name, count) for count in plan.threads]
             if peer.dcrf:
-                theirs = partial(program, peer.dcrf, image, unary)
-                cases.append(Case(f"theirs {labels}", lambda w=theirs: w, name))
+                theirs = partial(program, peer.dcrf, image, unary, full)
+                cases.append(Case(f"theirs, {what}", lambda w=theirs: w, name))
     size = f"{pictures.WIDTH} x {pictures.HEIGHT}"
     wanted = [
         Compared(
-            f"drop-in, {STEPS} steps, {size}, {labels} labels",
-            f"ours {labels}",
-            {"pydensecrf": f"theirs {labels}"},
+            f"drop-in, {STEPS} steps, {size}, {what}",
+            f"ours, {what}",
+            {"pydensecrf": f"theirs, {what}"},
         )
-        for labels in LABELS
+        for what in MODELS
     ]
     rows = assemble(spreads(measure(cases, plan.at_most(5).rounds)), wanted, plan.threads)
     print_rows("A program for pydensecrf, unchanged", rows)
