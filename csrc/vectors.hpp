@@ -71,8 +71,8 @@ static inline Vec<T> blocks(Vec<T> a, Vec<T> b, std::integer_sequence<int, lane.
 #endif
 }
 
-// Transposes a square of as many vectors as they have lanes.
-template <typename T, int H = 1> static inline void transpose(Vec<T> (&v)[kLanes<T>]) {
+// Transposes a square of as many vectors as they have lanes; in registers, which a call would empty.
+template <typename T, int H = 1> __attribute__((always_inline)) static inline void transpose(Vec<T> (&v)[kLanes<T>]) {
     if constexpr (H < kLanes<T>) {
         constexpr std::make_integer_sequence<int, kLanes<T>> lanes{};
         for (int i = 0; i < kLanes<T>; ++i) {
