@@ -64,9 +64,8 @@ template <typename T> struct Panels {
         // By what each label is behind the best one of its pixel.
         for_rows([&](std::int64_t i, T*) {
             const T* const row = a.unary + i * a.channels;
-            Vec<T> fewest = load(row);  // the last vector begins early enough to end with the labels
-            for (std::int64_t s = W; s < a.channels; s += W)
-                fewest = smaller<T>(load(row + (s + W < a.channels ? s : a.channels - W)), fewest);
+            Vec<T> fewest = load(row);
+            for_vectors(a.channels, [&](std::int64_t s) { fewest = smaller<T>(load(row + s), fewest); });
             T least = fewest[0];
             for (int l = 1; l < W; ++l) least = fewest[l] < least ? fewest[l] : least;
             for_panels([&](std::int64_t first, std::int64_t labels, std::int64_t at) {
@@ -239,7 +238,7 @@ template <typename T> struct Panels {
     }
     // Of at least as many as a vector has lanes, the last of which begins early enough to end with them.
     template <typename F> static inline void for_vectors(std::int64_t length, F&& act) {
-        for (std::int64_t s = 0; s < length; s += W) act(s + W < length ? s : length - W);
+        for (std::int64_t s = 0; s < length; s += W) act(Row<T>{length}.place(s));
     }
 };
 

@@ -527,17 +527,23 @@ template <typename T, int NV> struct Terms {
     // used so many times.
     static constexpr int kRows = 9 / NV;
 
+    // sum_r += the sum over i of factor(r, i) times row i.
+    template <int R, typename F>
+    static inline void add_rows(const T* rows, std::int64_t count, F&& factor, Vec<T> (&sum)[R][NV]) {
+        for (std::int64_t i = 0; i < count; ++i) {
+            Vec<T> v[NV];
+            for (int k = 0; k < NV; ++k) v[k] = load_once(rows + i * kRow + k * W);
+            for (int r = 0; r < R; ++r)
+                for (int k = 0; k < NV; ++k) sum[r][k] += factor(r, i) * v[k];
+        }
+    }
+
     // target += y M, so many rows.
     template <int Q> inline void add_product(const T* y, const T* matrix, T* target) const {
         Vec<T> sum[Q][NV];
         for (int q = 0; q < Q; ++q)
             for (int k = 0; k < NV; ++k) sum[q][k] = load(target + q * kRow + k * W);
-        for (std::int64_t s = 0; s < a.channels; ++s) {
-            Vec<T> m[NV];
-            for (int k = 0; k < NV; ++k) m[k] = load_once(matrix + s * kRow + k * W);
-            for (int q = 0; q < Q; ++q)
-                for (int k = 0; k < NV; ++k) sum[q][k] += y[q * kRow + s] * m[k];
-        }
+        add_rows<Q>(matrix, a.channels, [y](int q, std::int64_t s) { return y[q * kRow + s]; }, sum);
         for (int q = 0; q < Q; ++q)
             for (int k = 0; k < NV; ++k) store(target + q * kRow + k * W, sum[q][k]);
     }
@@ -545,12 +551,7 @@ template <typename T, int NV> struct Terms {
     // slope += other' y of a block, so many rows of it.
     template <int S> inline void add_outer(const Block& block, const T* other, const T* y, double* slope) const {
         Vec<T> sum[S][NV] = {};
-        for (std::int64_t q = 0; q < block.pixels; ++q) {
-            Vec<T> v[NV];
-            for (int k = 0; k < NV; ++k) v[k] = load_once(y + q * kRow + k * W);
-            for (int s = 0; s < S; ++s)
-                for (int k = 0; k < NV; ++k) sum[s][k] += other[q * kRow + s] * v[k];
-        }
+        add_rows<S>(y, block.pixels, [other](int s, std::int64_t q) { return other[q * kRow + s]; }, sum);
         for (int s = 0; s < S; ++s)
             for (int k = 0; k < NV; ++k)
                 for (int l = 0; l < W; ++l) slope[s * kRow + k * W + l] += sum[s][k][l];
