@@ -42,14 +42,14 @@ def check_image(image: Stored, kernels: Sequence[Kernel]) -> None:
         check_units(lambda: _sample(image), kind(image.array), color, "image")
 
 
-def check_units(of: Callable[[], Tensor], kind: str, color: Sequence[float], name: str) -> None:
+def check_units(values: Callable[[], Tensor], kind: str, color: Sequence[float], name: str) -> None:
     """Warn of bandwidths that see no difference between values, or nothing but differences.
 
-    Values are asked for only where they could be wrong.
+    They are asked for only where they could be wrong.
     """
     if kind == "i" and max(color) >= _BETWEEN_WHOLE:
         return
-    sample = of()
+    sample = values()
     low, high = (float(v) for v in sample.aminmax())
     if not math.isfinite(high - low):
         sample = sample[torch.isfinite(sample)]
