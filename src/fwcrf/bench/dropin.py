@@ -23,7 +23,11 @@ def penalties(labels: int) -> np.ndarray:
 
 
 # Labels, and what neighbours of one colour pay for having different ones.
-MODELS = {"21 labels": (21, 10), "2 labels": (2, 10), "21 labels, a matrix": (21, penalties(21))}
+MODELS: dict[str, tuple[int, float | np.ndarray]] = {
+    "21 labels": (21, 10),
+    "2 labels": (2, 10),
+    "21 labels, a matrix": (21, penalties(21)),
+}
 
 
 def program(dcrf: ModuleType, image: np.ndarray, unary: np.ndarray, compat: float | np.ndarray) -> np.ndarray:
