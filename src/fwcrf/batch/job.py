@@ -37,6 +37,9 @@ class Reading:
     limit: int = DEFAULT_LIMIT
 
 
+_DEFAULT_READING = Reading()
+
+
 @dataclass(frozen=True)
 class Refined:
     """Labels, the image they are of, and the probabilities if they were asked for."""
@@ -50,7 +53,7 @@ def refine_files(
     image: Path | str,
     scores: Path | str,
     settings: Settings = Settings(),  # noqa: B008 - frozen
-    reading: Reading = Reading(),  # noqa: B008
+    reading: Reading = _DEFAULT_READING,
     *,
     return_probabilities: bool = False,
 ) -> Refined:
