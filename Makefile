@@ -12,7 +12,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 EDITABLE := --no-build-isolation --config-settings=build-dir=build/{wheel_tag} \
 	--config-settings=cmake.define.FWCRF_CHECK_ISA=ON --editable
-PEERS := pydensecrf2 entmax crfseg tqdm
+# Tests and benchmarks compare with them; the benchmarks also with the second list.
+TESTED_PEERS := pydensecrf2 entmax
+TIMED_PEERS := crfseg tqdm
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -24,11 +26,11 @@ help: ## list the targets
 demo: $(VENV)/.package ## refine the segmentation of a photograph
 	$(BIN)/python examples/refine_photograph.py $(ARGS)
 
-test: $(VENV)/.package ## run the test suite
+test: $(VENV)/.package $(VENV)/.peers $(VENV)/.browser ## run the test suite
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
 
 browser: $(VENV)/.package ## install a browser for the tests of the demo page, which are skipped without one
-	command -v chromium chromium-browser google-chrome || $(BIN)/python -m playwright install --with-deps chromium
+	$(BIN)/python tests/demo/browsers.py --required || $(BIN)/python -m playwright install --with-deps chromium
 
 check: $(VENV)/.check ## lint, formatting, types
 	$(BIN)/ruff check
@@ -105,13 +107,25 @@ $(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/.package
 	$(INSTALL) $(EDITABLE) '.[docs]'
 	@touch $@
 
-# Peers are optional: the benchmarks leave out those that are not installed. What they need is there already,
-# but one of them asks for torchvision, which it does not use.
-$(VENV)/.bench: constraints.txt | $(VENV)/.package
-	@for peer in $(PEERS); do \
+# Peers are optional: tests are skipped and benchmarks leave out a peer that cannot be installed. Their dependencies
+# are here already, and one of them asks for torchvision, which it does not use. pydensecrf2 is built from source.
+define install_peers
+	@for peer in $(1); do \
 		echo "installing $$peer for comparison"; \
 		PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 			$(INSTALL) --no-deps $$peer >$(VENV)/$$peer.log 2>&1 \
-			|| echo "$$peer could not be installed and is left out (see $(VENV)/$$peer.log)"; \
+			|| echo "$$peer could not be installed: nothing is compared with it (see $(VENV)/$$peer.log)"; \
 	done
+	@touch $@
+endef
+
+$(VENV)/.peers: constraints.txt | $(VENV)/.package
+	$(call install_peers,$(TESTED_PEERS))
+
+$(VENV)/.bench: constraints.txt | $(VENV)/.peers
+	$(call install_peers,$(TIMED_PEERS))
+
+# Looked for once; `make browser` looks again.
+$(VENV)/.browser: | $(VENV)/.package
+	@$(BIN)/python tests/demo/browsers.py
 	@touch $@

@@ -15,7 +15,7 @@ WITH_EXAMPLES = ("fwcrf.features", "fwcrf.kernels.exact", "fwcrf.kernels.gaussia
 @pytest.mark.parametrize("name", ["fwcrf", *MODULES])
 def test_examples(name):
     if name.endswith("triton"):
-        pytest.importorskip("triton")
+        pytest.importorskip("triton", reason="triton is not installed: pip install 'fwcrf[gpu]'")
     results = doctest.testmod(importlib.import_module(name))
     assert results.failed == 0
     if name in WITH_EXAMPLES:

@@ -2,14 +2,13 @@
 
 import base64
 import io
-import os
 import re
 import runpy
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from browsers import find_browser
 from demo_pages import npy, png, served, two_halves
 from PIL import Image
 
@@ -24,12 +23,6 @@ FLAGS = [
 ]  # fmt: skip
 
 
-def find_browser(chromium) -> str | None:
-    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-    found = [os.environ.get("FWCRF_CHROMIUM"), *map(shutil.which, names), chromium.executable_path]
-    return next((path for path in found if path and Path(path).exists()), None)
-
-
 @pytest.fixture(scope="module")
 def address():
     warm_up()  # as the program does
@@ -39,10 +32,10 @@ def address():
 
 @pytest.fixture(scope="module")
 def browser():
+    path = find_browser()
+    if path is None:
+        pytest.skip("no Chromium found; `make browser` installs one, or set FWCRF_CHROMIUM to its path")
     with playwright.sync_playwright() as running:
-        path = find_browser(running.chromium)
-        if path is None:
-            pytest.skip("no Chromium found; `make browser` installs one, or set FWCRF_CHROMIUM to its path")
         browser = running.chromium.launch(executable_path=path, args=FLAGS)
         yield browser
         browser.close()

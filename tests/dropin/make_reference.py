@@ -1,6 +1,6 @@
 """Store pydensecrf's answers to ``dropin_cases.py``: ``python tests/dropin/make_reference.py``.
 
-Made with pydensecrf2 1.1, which ``make .venv/.bench`` installs.
+Made with pydensecrf2 1.1, which ``make .venv/.peers`` installs.
 """
 
 import os

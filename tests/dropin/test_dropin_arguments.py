@@ -185,7 +185,7 @@ def test_refused(name):
         call(densecrf, utils, eigen)
 
 
-@pytest.mark.skipif(find_spec("pydensecrf") is None, reason="pydensecrf is not installed: make .venv/.bench")
+@pytest.mark.skipif(find_spec("pydensecrf") is None, reason="pydensecrf is not installed: make .venv/.peers")
 @pytest.mark.parametrize("name", REFUSED)
 def test_refused_by_pydensecrf(name):
     import pydensecrf.densecrf

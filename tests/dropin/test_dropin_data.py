@@ -86,7 +86,7 @@ CASES = {
 
 @pytest.mark.parametrize("name", CASES)
 def test_marginals_are_those_of_pydensecrf(name):
-    theirs = pytest.importorskip("pydensecrf.densecrf", reason="make .venv/.bench installs it")
+    theirs = pytest.importorskip("pydensecrf.densecrf", reason="make .venv/.peers installs it")
     photograph, unary, settings = CASES[name]()
     ours = marginals(densecrf, photograph, unary, 10, **settings)
     expected = marginals(theirs, photograph, unary, 10, **settings)

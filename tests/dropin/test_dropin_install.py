@@ -30,7 +30,7 @@ def own_imports():
 
 @pytest.fixture
 def original():
-    return pytest.importorskip("pydensecrf.densecrf", reason="make .venv/.bench installs it")
+    return pytest.importorskip("pydensecrf.densecrf", reason="make .venv/.peers installs it")
 
 
 def test_imports_resolve_here():

@@ -86,7 +86,7 @@ def random_problem(dcrf, utils, seed):
 
 @pytest.mark.parametrize("seed", range(60))
 def test_random_problems_are_solved_as_by_pydensecrf(seed):
-    theirs = pytest.importorskip("pydensecrf.densecrf", reason="make .venv/.bench installs it")
+    theirs = pytest.importorskip("pydensecrf.densecrf", reason="make .venv/.peers installs it")
     import pydensecrf.utils
 
     (ours, our_kl), (expected, kl) = (
@@ -98,7 +98,7 @@ def test_random_problems_are_solved_as_by_pydensecrf(seed):
 
 
 def test_the_reference_is_what_pydensecrf_answers_today(reference):
-    theirs = pytest.importorskip("pydensecrf.densecrf", reason="make .venv/.bench installs it")
+    theirs = pytest.importorskip("pydensecrf.densecrf", reason="make .venv/.peers installs it")
     import pydensecrf.utils
 
     compare(cases.marginals(theirs, pydensecrf.utils), part(reference, "marginals: "))

@@ -72,7 +72,7 @@ def test_a_script_runs_as_it_is(inputs, tmp_path, monkeypatch):
         np.testing.assert_array_equal(unchanged[name], value, err_msg=name)
 
 
-@pytest.mark.skipif(find_spec("pydensecrf") is None, reason="pydensecrf is not installed: make .venv/.bench")
+@pytest.mark.skipif(find_spec("pydensecrf") is None, reason="pydensecrf is not installed: make .venv/.peers")
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
 def test_a_script_gives_what_pydensecrf_gives(script, inputs, tmp_path, monkeypatch):
     ours = with_its_import_lines_changed(script, inputs, tmp_path / "ours.npz", monkeypatch)

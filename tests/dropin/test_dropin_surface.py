@@ -45,7 +45,7 @@ def test_every_name_is_there(where):
 
 @pytest.mark.parametrize("name", ["densecrf", "eigen", "utils"])
 def test_no_name_of_the_installed_one_is_missing(name):
-    theirs = pytest.importorskip(f"pydensecrf.{name}", reason="make .venv/.bench installs it")
+    theirs = pytest.importorskip(f"pydensecrf.{name}", reason="make .venv/.peers installs it")
     ours = sys.modules[f"fwcrf.pydensecrf.{name}"]
     own = [n for n, v in vars(theirs).items() if not n.startswith("__") and not inspect.ismodule(v)]
     imported = {"Number", "np", "warning"}

@@ -67,7 +67,7 @@ def test_tsallis_is_what_bisection_finds(alpha, weight):
 
 @pytest.mark.parametrize("alpha", [1.2, 1.5, 2.0])
 def test_tsallis_is_entmax(alpha):
-    entmax = pytest.importorskip("entmax")
+    entmax = pytest.importorskip("entmax", reason="make .venv/.peers installs it")
     expected = entmax.entmax_bisect(-C, alpha, n_iter=80)
     assert_close(Tsallis(alpha).argmin(C), expected, rtol=0, atol=1e-12)
     c = C.clone().requires_grad_()

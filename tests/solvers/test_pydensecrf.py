@@ -9,7 +9,7 @@ import fwcrf
 from fwcrf.kernels import Bilateral, Spatial
 from fwcrf.pairwise import of_image
 
-dcrf = pytest.importorskip("pydensecrf.densecrf")
+dcrf = pytest.importorskip("pydensecrf.densecrf", reason="make .venv/.peers installs it")
 
 # Both filter on a lattice, with errors of 2 to 3 % of the normalised kernel. Measured after five steps:
 # probabilities 0.003 apart in the mean and 0.07 at most, 99.4 % of the labels the same.
