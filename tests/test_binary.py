@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from helpers import DTYPES, normal, uniform
+from helpers import DTYPES, covering, normal, uniform
 
 import fwcrf
 from fwcrf import Energy, solvers
@@ -51,9 +51,7 @@ def assert_same(E, solver, x0=None, **more):
     torch.testing.assert_close(found, expected, rtol=0, atol=atol)
 
 
-@every_dtype
-@pytest.mark.parametrize("kernels", KERNELS.values(), ids=KERNELS)
-@pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS)
+@covering(solver=SOLVERS, kernels=KERNELS, dtype=DTYPES)
 def test_solvers_and_kernels(solver, kernels, dtype):
     assert_same(energy(kernels, dtype=dtype), solver)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from helpers import DTYPES, covering
 
 from fwcrf import refine
 from fwcrf.energies import energies
@@ -14,19 +15,16 @@ from fwcrf.pairwise import dense, of_image
 from fwcrf.scores import read_scores
 from fwcrf.solvers import minimize
 
-SIZES = pytest.mark.parametrize("n", [1, 7, 8, 63, 64, 65, 200, 1003])
-LABELS = pytest.mark.parametrize("labels", [1, 2, 3, 7, 8, 9, 21, 65])
-every_dtype = pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+every_size = covering(
+    n=[1, 7, 8, 63, 64, 65, 200, 1003], labels=[1, 2, 3, 7, 8, 9, 21, 65], last=[False, True], dtype=DTYPES
+)
 
 
 def placed(scores: torch.Tensor, last: bool) -> torch.Tensor:
     return scores.mT.contiguous() if last else scores
 
 
-@every_dtype
-@LABELS
-@SIZES
-@pytest.mark.parametrize("last", [False, True])
+@every_size
 def test_logits(n: int, labels: int, last: bool, dtype: torch.dtype) -> None:
     logits = 20 * torch.randn(2, labels, n, dtype=dtype)
     found = energies(placed(logits, last), labels_last=last)
@@ -40,10 +38,7 @@ def test_logits(n: int, labels: int, last: bool, dtype: torch.dtype) -> None:
     torch.testing.assert_close(torch.tensor(extent[3:]), expected, rtol=1e-4, atol=1e-3)
 
 
-@every_dtype
-@LABELS
-@SIZES
-@pytest.mark.parametrize("last", [False, True])
+@every_size
 def test_probabilities(n: int, labels: int, last: bool, dtype: torch.dtype) -> None:
     p = torch.softmax(20 * torch.randn(2, labels, n, dtype=dtype), -2)
     found = energies(placed(p, last), labels_last=last, least=1e-8)
@@ -126,9 +121,7 @@ def test_finite_energies_are_not_looked_at() -> None:
     assert Finite(P, spoilt).unary is spoilt
 
 
-@pytest.mark.parametrize("solver", ["mf", "efw", "l2fw", "fw", "pgd", "emd", "admm"])
-@pytest.mark.parametrize("far", [0.0, 500.0])
-@every_dtype
+@covering(solver=["mf", "efw", "l2fw", "fw", "pgd", "emd", "admm"], far=[0.0, 500.0], dtype=DTYPES)
 def test_start_of_the_engine(solver: str, far: float, dtype: torch.dtype) -> None:
     """Without x0 the engine makes it; energies far from zero are no obstacle."""
     P = of_image([Bilateral(5.0, 0.3)], torch.rand(3, 12, 14, dtype=dtype), 11)

@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 import torch
-from helpers import DTYPES, ROUNDING, normal, uniform
+from helpers import DTYPES, ROUNDING, covering, normal, uniform
 
 from fwcrf import Energy, pairwise
 from fwcrf.bands import band
@@ -97,9 +97,7 @@ def test_any_number_of_labels(labels, dtype):
         assert_same(model(KERNELS["both"], labels=labels, dtype=dtype, compat=COMPATS["full"]), x, u)
 
 
-@every_dtype
-@pytest.mark.parametrize("grid", GRIDS, ids=str)
-@pytest.mark.parametrize("xy", [0.7, 3.0, 40.0])
+@covering(grid=GRIDS, xy=[0.7, 3.0, 40.0], dtype=DTYPES)
 def test_any_grid(grid, xy, dtype):
     P = of_image([Spatial(xy)], image(3, *grid, dtype=dtype), 5, spatial_dims=len(grid))
     n = torch.Size(grid).numel()

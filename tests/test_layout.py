@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
+from helpers import DTYPES, covering
 
 from fwcrf import columns
 from fwcrf.layout import put_transposed, put_transposed_and_largest, transposed
 
-SIZES = [1, 2, 7, 8, 9, 21, 64, 65, 150]
+every_size = covering(n=[1, 5, 16, 67, 1003], length=[1, 2, 7, 8, 9, 21, 64, 65, 150], dtype=DTYPES)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("length", SIZES)
-@pytest.mark.parametrize("n", [1, 5, 16, 67, 1003])
+@every_size
 def test_rows_and_columns_change_places(n: int, length: int, dtype: torch.dtype) -> None:
     x = torch.randn(2, n, length, dtype=dtype)
     assert torch.equal(transposed(x), x.mT)
@@ -30,9 +28,7 @@ def test_into_an_array_of_another_kind() -> None:
     assert torch.equal(strided, x.mT)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("length", SIZES)
-@pytest.mark.parametrize("n", [1, 5, 16, 67, 1003])
+@every_size
 def test_the_largest_of_each_row(n: int, length: int, dtype: torch.dtype) -> None:
     # Few different values, so that there are ties; and what is no number counts as the largest.
     x = torch.randint(0, 5, (2, n, length)).to(dtype)
@@ -43,9 +39,7 @@ def test_the_largest_of_each_row(n: int, length: int, dtype: torch.dtype) -> Non
     assert torch.equal(columns.largest(x), x.argmax(-1))
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("length", SIZES)
-@pytest.mark.parametrize("n", [1, 5, 16, 67, 1003])
+@every_size
 def test_rows_change_places_and_tell_their_largest(n: int, length: int, dtype: torch.dtype) -> None:
     x = torch.randint(0, 9, (2, n, length)).to(dtype)
     out, largest = torch.empty(2, length, n, dtype=dtype), torch.empty(2, n, dtype=torch.int64)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import DTYPES, normal, uniform
+from helpers import DTYPES, covering, normal, uniform
 
 import fwcrf
 from fwcrf import Energy, solvers, stepsizes
@@ -47,9 +47,7 @@ def one_by_one(E, solver, x0=None, num_steps=STEPS):
     return fwcrf.minimize(E, solver, x0, num_steps=num_steps, callback=lambda k, x: None).probabilities
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("compat", COMPATS.values(), ids=COMPATS)
-@pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS)
+@covering(solver=SOLVERS, compat=COMPATS, dtype=DTYPES)
 def test_same_end(solver, compat, dtype):
     E = energy(4, dtype=dtype, compat=compat)
     atol = 1e-11 if dtype == torch.float64 else 1e-4
@@ -63,9 +61,11 @@ def test_any_number_of_labels(solver, labels):
     torch.testing.assert_close(at_once(E, solver), one_by_one(E, solver), rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("labels", [17, 33, 65, 150])
-@pytest.mark.parametrize("solver", ["mf", "l2fw", "l2fw, half steps", "fw", "pgd", "pgd, falling", "emd"])
+@covering(
+    solver=["mf", "l2fw", "l2fw, half steps", "fw", "pgd", "pgd, falling", "emd"],
+    labels=[17, 33, 65, 150],
+    dtype=DTYPES,
+)
 def test_more_labels_than_registers_hold(solver, labels, dtype):
     E, solver = energy(labels, batch=(2,), dtype=dtype), SOLVERS[solver]
     E.unary[0, ::5, labels // 2] = torch.inf

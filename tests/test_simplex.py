@@ -7,7 +7,7 @@ import pytest
 import scipy.optimize
 import scipy.special
 import torch
-from helpers import DTYPES, assert_rounding, normal
+from helpers import DTYPES, assert_rounding, covering, normal
 from hypothesis import given
 from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -58,10 +58,7 @@ def away_from_kinks(*shape, seed=0):
 # --- values ------------------------------------------------------------------------------------
 
 
-@each_dtype
-@pytest.mark.parametrize("length", LENGTHS)
-@pytest.mark.parametrize("spread", [0.01, 1.0, 30.0])
-@pytest.mark.parametrize("name", MAPS)
+@covering(strength=3, name=list(MAPS), length=LENGTHS, spread=[0.01, 1.0, 30.0], dtype=DTYPES)
 def test_reference(name, length, spread, dtype):
     for rows in (1, 7, 37):
         v = spread * normal(rows, length, dtype=dtype, seed=rows)

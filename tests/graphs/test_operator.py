@@ -3,7 +3,7 @@
 import pytest
 import torch
 from graph_models import BATCHED, EDGES, POTENTIALS, L, M, N, model
-from helpers import assert_rounding, in_process, normal
+from helpers import DTYPES, assert_rounding, covering, in_process, normal
 
 from fwcrf.graphs import Full, Potts, SparseMRF, Tables, edges_torch, grid
 from fwcrf.graphs.adjacency import adjacency
@@ -16,9 +16,7 @@ def applied(matrix, x):
     return (matrix @ x.flatten(-2).unsqueeze(-1)).squeeze(-1).unflatten(-1, x.shape[-2:])
 
 
-@every_kind
-@both_dtypes
-@pytest.mark.parametrize("labels", [1, 2, 3, 5, 8, 16, 17, 21, 33, 70, 150])
+@covering(kind=list(POTENTIALS), labels=[1, 2, 3, 5, 8, 16, 17, 21, 33, 70, 150], dtype=DTYPES)
 def test_one_pass_equals_the_matrix(kind, dtype, labels):
     mrf = model(kind, dtype, labels=labels)
     P, x, u = mrf.energy().pairwise, normal(N, labels, dtype=dtype, seed=9), mrf.unary

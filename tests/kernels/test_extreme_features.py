@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from helpers import assert_rounding, generator, normal, points, uniform
+from helpers import assert_rounding, covering, generator, normal, points, uniform
 
 from fwcrf.kernels import Bilateral, Exact, Gaussian, Lattice, Spatial
 
@@ -106,10 +106,7 @@ def test_what_is_refused_lies_beyond_the_limit_in_the_message(d):
     assert limit <= 1.1 * reach
 
 
-@every_engine
-@pytest.mark.parametrize("n", [1, 2, 3, 50])
-@pytest.mark.parametrize("d", [1, 3, 5, 16])
-@pytest.mark.parametrize("value", [0.0, 0.3, -7.5, 1e5])
+@covering(engine=["native", "torch"], n=[1, 2, 3, 50], d=[1, 3, 5, 16], value=[0.0, 0.3, -7.5, 1e5])
 def test_all_points_in_one_place(engine, n, d, value):
     features = torch.full((n, d), value, dtype=torch.float64)
     K = Lattice.build(features, engine=engine)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import DTYPES, assert_rounding, normal, points, uniform
+from helpers import DTYPES, assert_rounding, covering, normal, points, uniform
 
 from fwcrf import _core
 from fwcrf.kernels import Lattice, lattice_torch
@@ -11,9 +11,7 @@ CHANNELS = [*range(1, 41), 63, 64, 65, 150]
 SENTINEL = -12345.0
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("d", [2, 3, 5])  # of which some have loops of their own
-@pytest.mark.parametrize("channels", CHANNELS)
+@covering(channels=CHANNELS, d=[2, 3, 5], dtype=DTYPES)  # some dimensions have loops of their own
 def test_every_width_equals_torch(channels, d, dtype):
     native, torch_engine = (Lattice.build(points(37, d, dtype=dtype), engine=e) for e in ("native", "torch"))
     shift = uniform(37, dtype=dtype)
@@ -28,11 +26,10 @@ def arguments(n, dtype, shift, d=2):
     return K.index, K.splat, K.splat * 2, K.neighbors, added
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("threads", [1, 2, 5])
-@pytest.mark.parametrize(("n", "d"), [(1, 5), (2, 3), (3, 2), (9, 5), (40, 3)])
-def test_memory_around_the_arrays_is_left_alone(n, d, threads, dtype):
+@covering(shape=[(1, 5), (2, 3), (3, 2), (9, 5), (40, 3)], threads=[1, 2, 5], dtype=DTYPES)
+def test_memory_around_the_arrays_is_left_alone(shape, threads, dtype):
     """Rows before and after: what is read there must not matter, and nothing may be written."""
+    n, d = shape
     guard = 2
     for shift, order in ((False, 0), (True, 1)):
         tables = arguments(n, dtype, shift, d)

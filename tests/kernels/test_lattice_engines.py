@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import DTYPES, assert_rounding, generator, normal, points, uniform
+from helpers import DTYPES, assert_rounding, covering, generator, normal, points, uniform
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -74,9 +74,7 @@ def test_same_lattice_and_same_answer(features):
 
 
 @identity_is_fine
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("d", range(1, 17))
-@pytest.mark.parametrize("arrange", ARRANGEMENTS, ids=lambda f: f.__name__)
+@covering(arrange={f.__name__: f for f in ARRANGEMENTS}, d=range(1, 17), dtype=DTYPES)
 def test_same_lattice_in_every_dimension(arrange, d, dtype):
     """More points than the native engine embeds at a time, and not a multiple of that."""
     native, torch_engine = build_both(arrange((2, 167, d), d).to(dtype))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from helpers import DTYPES, KINDS, Case, assert_rounding, normal
+from helpers import DTYPES, KINDS, Case, assert_rounding, covering, normal
 
 every_kind = pytest.mark.parametrize("case", KINDS, ids=str)
 LAYOUTS = {
@@ -43,10 +43,7 @@ def test_x_is_left_alone(case):
     assert y.data_ptr() != x.data_ptr()
 
 
-@every_kind
-@pytest.mark.parametrize("form", ["plain", "model", "chain"])
-@pytest.mark.parametrize("built", DTYPES, ids=str)
-@pytest.mark.parametrize("given", DTYPES, ids=str)
+@covering(case=KINDS, form=["plain", "model", "chain"], built=DTYPES, given=DTYPES)
 def test_answer_has_the_dtype_of_x(case, form, built, given):
     case = Case(case.base, form)
     y = case.operator(built)(case.x(given))

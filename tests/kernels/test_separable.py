@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from helpers import DTYPES, assert_rounding, normal
+from helpers import DTYPES, assert_rounding, covering, normal
 
 from fwcrf import _core
 from fwcrf.features import positions
@@ -64,9 +64,7 @@ def test_row_sums_equal_those_of_the_exact_kernel(shape, xy, dtype):
     assert_rounding(K.row_sums(), exact.row_sums().to(dtype), times=2)
 
 
-@every_dtype
-@pytest.mark.parametrize("length", [1, 2, 63, 64, 65, 130])
-@pytest.mark.parametrize("channels", [1, 3, 4, 8, 21, 64, 65, 130])
+@covering(length=[1, 2, 63, 64, 65, 130], channels=[1, 3, 4, 8, 21, 64, 65, 130], dtype=DTYPES)
 def test_sizes_around_the_tiles(length, channels, dtype):
     K, _ = pair((length, 3), 2.0, dtype)
     x = normal(2, K.n, channels, dtype=dtype)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 import torch
-from helpers import normal
+from helpers import covering, normal
 from torch import Tensor
 
 from fwcrf.regularizers import (
@@ -98,14 +98,23 @@ KINDS = (
 )
 
 
-def listed(among: Iterable[str] = CASES, **wanted: bool) -> Any:
-    """``@listed(differentiable=True)``: the test runs with each such case as ``case``."""
+def listed(
+    among: Iterable[str] = CASES, values: Mapping[str, Sequence[Any]] | None = None, **wanted: bool
+) -> Any:
+    """``@listed(differentiable=True)``: the test runs with each such case as ``case``.
+
+    With ``values`` of other parameters, every pair of values comes up, and not their whole product.
+    """
     chosen = {
         name: CASES[name]
         for name in among
         if all(getattr(CASES[name], attribute) == value for attribute, value in wanted.items())
     }
-    return pytest.mark.parametrize("case", chosen.values(), ids=chosen.keys())
+    return (
+        covering(case=chosen, **values)
+        if values
+        else pytest.mark.parametrize("case", chosen.values(), ids=chosen)
+    )
 
 
 def simplex_points(*shape: int, seed: int = 0, spread: float = 3.0) -> Tensor:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 import torch
-from helpers import normal
+from helpers import DTYPES, normal
 from listed_regularizers import L, listed, objective, simplex_points
 from torch.testing import assert_close
 
@@ -57,9 +57,7 @@ def test_agrees_with_a_general_solver(case):
         assert_close(answer, x, rtol=0, atol=1e-6)
 
 
-@listed()
-@pytest.mark.parametrize("num_labels", [2, 4, 21])
-@pytest.mark.parametrize("scale", [0.3, 3.0])
+@listed(values={"num_labels": [2, 4, 21], "scale": [0.3, 3.0]})
 def test_beats_feasible_points_far_and_near(case, num_labels, scale):
     g = case.g(num_labels)
     c = scale * normal(N, num_labels)
@@ -103,9 +101,7 @@ def test_a_forbidden_label_is_as_if_it_were_not_there(case):
     assert_close(case.g().argmin(c)[:, allowed], case.g(3).argmin(c[:, allowed]), rtol=0, atol=1e-12)
 
 
-@listed()
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("scale", [1e-6, 1e-2, 1.0, 1e2, 1e6])
+@listed(values={"dtype": DTYPES, "scale": [1e-6, 1e-2, 1.0, 1e2, 1e6]})
 def test_any_scale(case, dtype, scale):
     g = case.g()
     c = (scale * normal(40, L)).to(dtype)

@@ -23,9 +23,7 @@ def test_gradient_is_that_of_the_value(case):
     assert_close(slope, (g.grad(x) * d).sum(), rtol=1e-7, atol=1e-8)
 
 
-@listed()
-@pytest.mark.parametrize("num_labels", [1, 2, 4, 21])
-@pytest.mark.parametrize("per_node", [False, True])
+@listed(values={"num_labels": [1, 2, 4, 21], "per_node": [False, True]})
 def test_bounds_hold_and_are_attained(case, num_labels, per_node):
     g = case.g(num_labels, *(case.per_node(N) if per_node else ()))
     low, high = g.bounds(num_labels)
