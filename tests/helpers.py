@@ -32,8 +32,10 @@ DTYPES = (torch.float32, torch.float64)
 # What sums in another order may differ by, relative to the largest entry of the expected result.
 ROUNDING = {torch.float32: 3e-6, torch.float64: 5e-15}
 
-# Relative L2 error of the lattice against the exact kernel on photographs (80 px, 13 grey levels).
-LATTICE_ERROR = {"none": 0.09, "symmetric": 0.03}
+# Relative L2 error of the lattice against the exact kernel, averaged over three photographs (80 px, 13 grey
+# levels), as README.md and docs/accuracy.md claim it; no photograph may exceed it by more than a third.
+LATTICE_CLAIM = {"none": 0.034, "symmetric": 0.021}
+LATTICE_ERROR = {normalization: 1.3 * claim for normalization, claim in LATTICE_CLAIM.items()}
 # How far the best scalar multiple of the lattice may be from the lattice as calibrated.
 LATTICE_SCALE_ERROR = 0.02
 

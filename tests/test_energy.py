@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from fwcrf import Energy
 from fwcrf.energy import unary_from_logits
 from fwcrf.kernels import Exact, Lattice
-from fwcrf.pairwise import dense
+from fwcrf.pairwise import Matrix, dense
 
 N, L = 5, 3
 DTYPE = torch.float64
@@ -121,6 +121,15 @@ def test_values_are_differentiable_beside_forbidden_labels():
     energy.value(x).backward()
     assert_close(x.grad[torch.isfinite(unary)], energy.grad(x)[torch.isfinite(unary)].detach())
     assert torch.isfinite(x.grad).all()
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
+def test_smoothness_is_never_too_small(power):
+    """Lanczos iteration stops before it has found the largest eigenvalue: its error bound is added."""
+    eigenvalues = torch.linspace(0, 1, 200, dtype=DTYPE) ** power
+    apart = torch.tensor([[0.5, -0.5], [-0.5, 0.5]], dtype=DTYPE)
+    energy = Energy(Matrix(torch.kron(torch.diag(eigenvalues), apart), 2), torch.zeros(200, 2, dtype=DTYPE))
+    assert 1 <= energy.smoothness <= 1.002
 
 
 @pytest.mark.parametrize("potts", [True, False])

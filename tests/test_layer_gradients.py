@@ -239,6 +239,22 @@ def test_bicgstab_solves_one_system_per_image():
     torch.testing.assert_close(w, expected, rtol=1e-8, atol=1e-10)
 
 
+@pytest.mark.parametrize(
+    ("A", "b"),
+    [
+        ([[-1, -1, -2], [2, -1, -2], [-2, -1, 0]], [0, 1, 1]),
+        ([[1, 1, 1], [0, -2, 0], [0, -1, -1]], [0, -2, 2]),
+        ([[-1, 0, -2, -1], [1, 1, 1, 2], [-2, -1, 1, -2], [-1, -2, 1, -2]], [2, 2, 0, 2]),
+    ],
+)
+def test_bicgstab_starts_again_where_it_breaks_down(A, b):
+    """After the first step of these systems the residual is orthogonal to the shadow residual."""
+    A, b = torch.tensor(A).double(), torch.tensor(b).double()[None, :, None]
+    w, error = bicgstab(lambda x: A @ x, b, tol=1e-12, max_iterations=60)
+    assert error <= 1e-10
+    torch.testing.assert_close(A @ w, b, rtol=0, atol=1e-9)
+
+
 # --- memory ---------------------------------------------------------------------------------------
 
 

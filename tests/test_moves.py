@@ -225,6 +225,15 @@ def test_labels_that_support_themselves_are_not_taken_together(pruned):
     assert pruned == [8, 80]
 
 
+@pytest.mark.parametrize(("behind", "expected"), [(4.5, [40]), (9.0, [8])])
+def test_labels_are_taken_together_only_if_their_shares_are_small(behind, expected, pruned):
+    """Labels that have 1 % each are run alone: taken together they are wrong, and all are run again."""
+    E = energy(40, spread=0.01, dtype=torch.float32, weights=[1.0, 0.0])
+    E.unary[:, 1:] += behind
+    assert at_once(E, SOLVERS["mf"]).isfinite().all()
+    assert pruned == expected
+
+
 @pytest.mark.parametrize("solver", ["l2fw", "mf"])
 def test_fewer_labels_have_the_same_gradients(solver, pruned):
     grads = []

@@ -1,0 +1,66 @@
+"""``memory=`` is a promise: an image that is solved whole takes at most as much as was estimated."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+# Prints the bytes per pixel that `memory=` has to allow for one part, found by trying, and the bytes per
+# pixel at the peak of the process. Linux resets the peak when 5 is written to clear_refs.
+MEASURED = """
+import json, sys
+import numpy as np, torch
+from skimage import data
+import fwcrf
+
+torch.set_num_threads(2)
+side, labels, settings = int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
+
+def given(side):
+    scores = np.exp(2 * np.random.default_rng(0).standard_normal((side, side, labels), dtype=np.float32))
+    return data.astronaut()[:side, :side].copy(), scores / scores.sum(-1, keepdims=True)
+
+def whole(image, scores, memory):
+    parts = []
+    try:
+        fwcrf.refine(image, scores, memory=memory, progress=lambda k, n: parts.append(n), **settings)
+    except ValueError as refused:
+        assert "too little" in str(refused)
+        return False
+    return parts[0] == 1
+
+def estimated(side=24):
+    image, scores = given(side)
+    low, high = 1, 1 << 30
+    while high - low > side * side:
+        middle = (low + high) // 2
+        low, high = (low, middle) if whole(image, scores, middle) else (middle, high)
+    return high / side**2
+
+def status(name):
+    with open("/proc/self/status") as lines:
+        return next(1024 * int(line.split()[1]) for line in lines if line.startswith(name + ":"))
+
+expected, (image, scores) = estimated(), given(side)
+with open("/proc/self/clear_refs", "w") as file:
+    file.write("5")
+before = status("VmRSS")
+found = fwcrf.refine(image, scores, memory=1 << 34, **settings)
+print(json.dumps([expected, (status("VmHWM") - before) / side**2]))
+"""
+
+NATIVE = {"solver": "pgd", "return_probabilities": True}
+NOT_NATIVE = {"solver": "fista", "return_probabilities": True}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads and resets the peak in /proc")
+@pytest.mark.parametrize(
+    ("settings", "side", "labels"), [(NATIVE, 192, 100), (NOT_NATIVE, 256, 21)], ids=["native", "not native"]
+)
+def test_the_peak_is_within_the_estimate_and_not_far_below(settings, side, labels):
+    command = [sys.executable, "-c", MEASURED, str(side), str(labels), json.dumps(settings)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stderr
+    estimated, peak = json.loads(done.stdout)
+    assert peak <= estimated <= 2.5 * peak
