@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any
 
 PATH = Path(__file__).with_name("api_snapshot.txt")
-# Packages that are imported by their own name.
+# Packages that users import by name; for programs, the name that has always been understood.
 MORE = (
     "batch",
     "data",
@@ -38,22 +38,22 @@ def snapshot() -> str:
     for name in fwcrf.__all__:
         value = getattr(fwcrf, name)
         if isinstance(value, ModuleType):
-            lines += _module(value)
+            lines += _module(value.__name__, value)
         else:
             lines += _described(f"fwcrf.{name}", value)
     for name in MORE:
-        lines += _module(import_module(f"fwcrf.{name}"))
+        lines += _module(f"fwcrf.{name}", import_module(f"fwcrf.{name}"))
     return "\n".join(sorted({*lines})) + "\n"
 
 
-def _module(module: ModuleType) -> Iterator[str]:
-    """What a module exports: its ``__all__``, else what is defined in it."""
+def _module(called: str, module: ModuleType) -> Iterator[str]:
+    """The exports of a module: its ``__all__``, or else the names that it defines."""
     names = getattr(module, "__all__", None)
     if names is None:
         names = [n for n, v in vars(module).items() if getattr(v, "__module__", None) == module.__name__]
     for name in names:
         if not name.startswith("_"):
-            yield from _described(f"{module.__name__}.{name}", getattr(module, name))
+            yield from _described(f"{called}.{name}", getattr(module, name))
 
 
 def _described(name: str, value: Any) -> Iterator[str]:

@@ -21,7 +21,7 @@ def num_threads():
 @pytest.fixture
 def fwcrf_command(capsys, monkeypatch):
     """``fwcrf_command("refine", ...)`` runs a command in this process: exit status, stdout, stderr."""
-    from fwcrf.cli.app import run
+    from fwcrf.apps.cli.app import run
 
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     monkeypatch.delenv("FWCRF_TRACEBACK", raising=False)

@@ -77,7 +77,7 @@ def camvid(root: Path) -> Path:
 
 
 def splits(root: Path, names=("sky", "road", "car"), count: int = 4, size=SIZE) -> Path:
-    """A folder that ``fwcrf.data.Splits`` reads; colours follow the labels, so that they can be learned."""
+    """A folder that ``fwcrf.apps.data.Splits`` reads; colours follow labels, to be learned."""
     root.mkdir(parents=True, exist_ok=True)
     (root / "classes.json").write_text(json.dumps({"names": list(names), "ignore_index": 255}))
     random = np.random.default_rng(0)

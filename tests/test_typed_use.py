@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 import fwcrf
-from fwcrf.files import read_labels, write_labels
+from fwcrf.apps.files import read_labels, write_labels
 
 
 def test_a_program_of_known_types_runs(tmp_path: Path) -> None:

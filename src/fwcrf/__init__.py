@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from fwcrf.renamed import understand_former_names
+
 TYPE_CHECKING = False  # typing itself takes as long to import as Python to start
 if TYPE_CHECKING:
     from fwcrf import (
@@ -64,6 +66,8 @@ __all__ = [
     "write_uai",
 ]
 __version__ = "0.1.0.dev0"
+
+understand_former_names()
 
 # Where a name is defined that is not itself a module.
 _DEFINED_IN = {

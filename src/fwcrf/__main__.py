@@ -1,6 +1,6 @@
 """``python -m fwcrf`` is ``fwcrf``."""
 
-from fwcrf.cli import main
+from fwcrf.apps.cli import main
 
 if __name__ == "__main__":
     main()

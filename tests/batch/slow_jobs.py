@@ -8,11 +8,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from fwcrf.batch.job import RefineJob, Staged
-from fwcrf.batch.manifest import Item
-from fwcrf.batch.run import run
-from fwcrf.files.atomic import staging
-from fwcrf.files.settings import Settings
+from fwcrf.apps.batch.job import RefineJob, Staged
+from fwcrf.apps.batch.manifest import Item
+from fwcrf.apps.batch.run import run
+from fwcrf.apps.files.settings import Settings
+from fwcrf.storage.atomic import staging
 
 
 def act(item):

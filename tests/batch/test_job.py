@@ -7,10 +7,10 @@ from PIL import Image
 from scenes import scene
 
 import fwcrf
-from fwcrf.batch.job import Reading, RefineJob, refine_files
-from fwcrf.batch.manifest import Item
-from fwcrf.files import FileError, read_labels, write_labels
-from fwcrf.files.settings import Settings
+from fwcrf.apps.batch.job import Reading, RefineJob, refine_files
+from fwcrf.apps.batch.manifest import Item
+from fwcrf.apps.files import FileError, read_labels, write_labels
+from fwcrf.apps.files.settings import Settings
 from fwcrf.kernels import Bilateral
 
 IMAGE, P, TRUTH = scene(0)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from slow_jobs import act
 
-from fwcrf.batch.local import Failure, run
+from fwcrf.apps.batch.local import Failure, run
 
 
 @pytest.mark.parametrize("num_workers", [1, 2, 5])

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from fwcrf.batch.manifest import Item, read_manifest
-from fwcrf.files import FileError
+from fwcrf.apps.batch.manifest import Item, read_manifest
+from fwcrf.apps.files import FileError
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ ENGINE = """
 import json, os, signal, sys, time
 from pathlib import Path
 from ray.cluster_utils import Cluster
-from fwcrf.batch.on_ray import run
+from fwcrf.apps.batch.on_ray import run
 
 def job(item):
     marks, number, mishap = Path(item[0]), item[1], item[2]

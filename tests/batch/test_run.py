@@ -15,13 +15,13 @@ import pytest
 import slow_jobs
 from slow_jobs import CopyJob, items_of
 
-from fwcrf.batch import lock
-from fwcrf.batch.journal import NAME, Journal
-from fwcrf.batch.local import attempt
-from fwcrf.batch.manifest import Item
-from fwcrf.batch.run import run
-from fwcrf.files import FileError
-from fwcrf.files.settings import Settings
+from fwcrf.apps.batch import lock
+from fwcrf.apps.batch.journal import NAME, Journal
+from fwcrf.apps.batch.local import attempt
+from fwcrf.apps.batch.manifest import Item
+from fwcrf.apps.batch.run import run
+from fwcrf.apps.files import FileError
+from fwcrf.apps.files.settings import Settings
 
 
 @pytest.fixture

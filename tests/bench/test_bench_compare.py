@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from fwcrf.bench import compare, report, speed
-from fwcrf.bench.rows import Row
-from fwcrf.bench.timing import Spread
+from fwcrf.apps.bench import compare, report, speed
+from fwcrf.apps.bench.rows import Row
+from fwcrf.apps.bench.timing import Spread
 
 BEFORE = {"a": 4.0, "b": 2.0, "gone": 1.0}
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from fwcrf.bench import report
-from fwcrf.bench.rows import Compared, Row, assemble, spreads
-from fwcrf.bench.timing import Spread
+from fwcrf.apps.bench import report
+from fwcrf.apps.bench.rows import Compared, Row, assemble, spreads
+from fwcrf.apps.bench.timing import Spread
 
 TIMES = {
     ("cat", "ours", 1): [0.001, 0.002],

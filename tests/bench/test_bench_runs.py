@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from fwcrf.bench import (
+from fwcrf.apps.bench import (
     anneal,
     bandwidth,
     energy,
@@ -19,7 +19,7 @@ from fwcrf.bench import (
     report,
     sizes,
 )
-from fwcrf.bench.timing import Plan
+from fwcrf.apps.bench.timing import Plan
 
 TINY = Plan(rounds=1, threads=(1,), quick=True)
 

@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 
-from fwcrf.bench.timing import Case, Plan, Spread, measure, threads
+from fwcrf.apps.bench.timing import Case, Plan, Spread, measure, threads
 
 
 class Clock:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from scenes import write_scenes
 
-from fwcrf.batch.local import attempt
-from fwcrf.files import read_labels
+from fwcrf.apps.batch.local import attempt
+from fwcrf.apps.files import read_labels
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def in_process(monkeypatch, num_threads):
     def engine(job, items, *, num_workers, prepare):
         return ((i, attempt(job, item)) for i, item in enumerate(items))
 
-    monkeypatch.setattr("fwcrf.batch.run.run_locally", engine)
+    monkeypatch.setattr("fwcrf.apps.batch.run.run_locally", engine)
 
 
 def given(scenes, *more):

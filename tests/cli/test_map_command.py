@@ -101,6 +101,6 @@ def test_mistakes_are_answered_with_a_sentence(fwcrf_command, tmp_path):
 
 def test_bench_is_handed_on(fwcrf_command, monkeypatch):
     given = []
-    monkeypatch.setitem(sys.modules, "fwcrf.bench.__main__", SimpleNamespace(main=given.append))
+    monkeypatch.setitem(sys.modules, "fwcrf.apps.bench.__main__", SimpleNamespace(main=given.append))
     assert fwcrf_command("bench", "speed", "--rounds", 3, "--help")[0] == 0
     assert given == [["speed", "--rounds", "3", "--help"]]

@@ -5,10 +5,10 @@ import pty
 import subprocess
 import sys
 
-from fwcrf.cli.progress import progress, say
+from fwcrf.apps.cli.progress import progress, say
 
 CODE = """
-from fwcrf.cli.progress import progress
+from fwcrf.apps.cli.progress import progress
 with progress("refining", 3) as advance:
     advance()
     advance("failed: [a].png")

@@ -7,7 +7,7 @@ from PIL import Image
 from scenes import scene, write_scenes
 
 import fwcrf
-from fwcrf.files import read_labels
+from fwcrf.apps.files import read_labels
 from fwcrf.kernels import Bilateral, Spatial
 
 

@@ -17,7 +17,8 @@ def run(code, *arguments):
 @pytest.mark.parametrize("arguments", [["--help"], *([name, "--help"] for name in COMMANDS)])
 def test_help_imports_nothing_heavy(arguments):
     code = (
-        "import sys, atexit; from fwcrf.cli import main; heavy = {'torch', 'numpy', 'rich', 'yaml', 'PIL'};"
+        "import sys, atexit; from fwcrf.apps.cli import main;"
+        "heavy = {'torch', 'numpy', 'rich', 'yaml', 'PIL'};"
         "atexit.register(lambda: print('imported:', heavy & {*sys.modules})); main()"
     )
     done = run(code, *arguments)
@@ -29,7 +30,7 @@ def test_help_imports_nothing_heavy(arguments):
 def test_help_is_quick():
     """In processor time, which others on the machine do not lengthen much; the least of several."""
     code = (
-        "import os, atexit, sys; from fwcrf.cli import main; "
+        "import os, atexit, sys; from fwcrf.apps.cli import main; "
         "atexit.register(lambda: print(sum(os.times()[:2]), file=sys.stderr)); main()"
     )
     assert min(float(run(code, "--help").stderr) for _ in range(5)) < 0.4
@@ -45,7 +46,7 @@ def test_as_a_module():
 
 
 def test_without_typer():
-    code = "import sys; sys.modules['typer'] = None; from fwcrf.cli import main; main()"
+    code = "import sys; sys.modules['typer'] = None; from fwcrf.apps.cli import main; main()"
     done = run(code, "--help")
     assert done.returncode == 1
     assert (

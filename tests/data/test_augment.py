@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils.data import DataLoader
 
-from fwcrf.data import Augmentation, Augmented, Splits
+from fwcrf.apps.data import Augmentation, Augmented, Splits
 
 
 def example(height=12, width=15):

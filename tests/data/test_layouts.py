@@ -8,8 +8,8 @@ import pytest
 import torch
 from PIL import Image
 
-from fwcrf.data import VOC, CamVid, Cityscapes, Folder, Splits
-from fwcrf.files import FileError
+from fwcrf.apps.data import VOC, CamVid, Cityscapes, Folder, Splits
+from fwcrf.apps.files import FileError
 
 
 @pytest.mark.parametrize("below", ["", "VOCdevkit", "VOCdevkit/VOC2012"])

@@ -8,8 +8,8 @@ import pytest
 import torch
 from shared_data import ROOT, needs
 
-from fwcrf.data import scores
-from fwcrf.files import FileError
+from fwcrf.apps.data import scores
+from fwcrf.apps.files import FileError
 
 
 def test_a_grid_point_on_every_eighth_pixel(tmp_path):

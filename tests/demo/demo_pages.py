@@ -12,7 +12,7 @@ import numpy as np
 import uvicorn
 from PIL import Image
 
-from fwcrf.demo.app import create_app
+from fwcrf.apps.demo.app import create_app
 
 FROM_HERE = {"X-Fwcrf": "1"}
 STROKES = [

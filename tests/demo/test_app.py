@@ -15,10 +15,10 @@ import pytest
 from demo_pages import FROM_HERE, STROKES, npy, png, served, two_halves
 from PIL import Image
 
-from fwcrf.demo import app as demo_app
-from fwcrf.demo.guard import HEADERS
-from fwcrf.demo.request import BOUNDS, LABELS, SOLVERS, WITH_LAMBDA, Request
-from fwcrf.demo.sessions import Sessions
+from fwcrf.apps.demo import app as demo_app
+from fwcrf.apps.demo.guard import HEADERS
+from fwcrf.apps.demo.request import BOUNDS, LABELS, SOLVERS, WITH_LAMBDA, Request
+from fwcrf.apps.demo.sessions import Sessions
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from browsers import find_browser
 from demo_pages import npy, png, served, two_halves
 from PIL import Image
 
-from fwcrf.demo.solve import warm_up
+from fwcrf.apps.demo.solve import warm_up
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, of the extra 'test'")
 

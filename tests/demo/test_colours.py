@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fwcrf.demo.colours import colour_scores
-from fwcrf.demo.scribbles import drawn
+from fwcrf.apps.demo.colours import colour_scores
+from fwcrf.apps.demo.scribbles import drawn
 
 
 @settings(max_examples=20)

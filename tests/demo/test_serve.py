@@ -6,7 +6,7 @@ import webbrowser
 import pytest
 import uvicorn
 
-from fwcrf.demo import solve
+from fwcrf.apps.demo import solve
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.ndimage import binary_erosion, distance_transform_edt
 
-from fwcrf.evaluation import BoundaryF, trimap
-from fwcrf.evaluation.boundary import borders, completed, within
+from fwcrf.apps.evaluation import BoundaryF, trimap
+from fwcrf.apps.evaluation.boundary import borders, completed, within
 
 seeds = st.integers(0, 10_000)
 

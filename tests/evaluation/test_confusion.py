@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fwcrf.evaluation import Confusion
+from fwcrf.apps.evaluation import Confusion
 
 L = 4
 

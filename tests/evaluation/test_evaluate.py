@@ -12,10 +12,10 @@ from PIL import Image
 from shared_data import ROOT, needs
 from torch import nn
 
-from fwcrf.data import Splits, scores
-from fwcrf.data.classes import CAMVID
-from fwcrf.evaluation import Measures, Views, evaluate, predict, probabilities
-from fwcrf.files import read_labels
+from fwcrf.apps.data import Splits, scores
+from fwcrf.apps.data.classes import CAMVID
+from fwcrf.apps.evaluation import Measures, Views, evaluate, predict, probabilities
+from fwcrf.apps.files import read_labels
 
 
 @pytest.fixture

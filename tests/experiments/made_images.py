@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from safetensors.torch import save_file
 
-from fwcrf.models import DeepLabv3MobileNetV2
+from fwcrf.apps.models import DeepLabv3MobileNetV2
 
 SIZE = (60, 80)
 COUNT = 8

@@ -10,18 +10,18 @@ import re
 import pytest
 import torch
 
-from fwcrf.evaluation import Confusion
-from fwcrf.experiments import Finding, Outcome, images
-from fwcrf.experiments.accuracy import accuracy, of_runs
-from fwcrf.experiments.curves import Curve, mean_energies, paper
-from fwcrf.experiments.figures import Panel, bars, lines
-from fwcrf.experiments.kept import Kept
-from fwcrf.experiments.outcome import write
-from fwcrf.experiments.potts import PAPER, Potts
-from fwcrf.experiments.report import write_report
-from fwcrf.experiments.runs import Run, Seen, View, carry_out
-from fwcrf.experiments.setup import data_folder, paper_curves
-from fwcrf.files import FileError
+from fwcrf.apps.evaluation import Confusion
+from fwcrf.apps.experiments import Finding, Outcome, images
+from fwcrf.apps.experiments.accuracy import accuracy, of_runs
+from fwcrf.apps.experiments.curves import Curve, mean_energies, paper
+from fwcrf.apps.experiments.figures import Panel, bars, lines
+from fwcrf.apps.experiments.kept import Kept
+from fwcrf.apps.experiments.outcome import write
+from fwcrf.apps.experiments.potts import PAPER, Potts
+from fwcrf.apps.experiments.report import write_report
+from fwcrf.apps.experiments.runs import Run, Seen, View, carry_out
+from fwcrf.apps.experiments.setup import data_folder, paper_curves
+from fwcrf.apps.files import FileError
 from fwcrf.simplex import softmax
 
 

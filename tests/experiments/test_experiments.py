@@ -16,8 +16,8 @@ import pytest
 from shared_data import ROOT, needs
 
 from fwcrf import solvers
-from fwcrf.experiments import EXPERIMENTS, Setup, energy, measure, run
-from fwcrf.experiments.runs import SHOWN, Run
+from fwcrf.apps.experiments import EXPERIMENTS, Setup, energy, measure, run
+from fwcrf.apps.experiments.runs import SHOWN, Run
 
 LEARNING = ("fw-fails", "joint", "per-class", "trainable")
 INFERENCE = [name for name in EXPERIMENTS if name not in LEARNING]

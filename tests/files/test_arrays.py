@@ -11,8 +11,8 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from fwcrf.files import FileError
-from fwcrf.files.arrays import read_npy, read_npz, write_npy, write_npz
+from fwcrf.apps.files import FileError
+from fwcrf.apps.files.arrays import read_npy, read_npz, write_npy, write_npz
 
 NUMBERS = st.one_of(
     nps.floating_dtypes(sizes=(16, 32, 64)),

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from fwcrf.files import FileError
-from fwcrf.files.atomic import check_writable, remove_leftovers, staging, writing
+from fwcrf.apps.files import FileError
+from fwcrf.storage.atomic import check_writable, remove_leftovers, staging, writing
 
 WRITER = """
 import sys
-from fwcrf.files.atomic import writing
+from fwcrf.storage.atomic import writing
 with writing(sys.argv[1]) as file:
     file.write(b"new" * 1000)
     file.flush()

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fwcrf.files import FileError, read_labels, read_scores, write_labels
-from fwcrf.files.palette import voc
+from fwcrf.apps.files import FileError, read_labels, read_scores, write_labels
+from fwcrf.apps.files.palette import voc
 
 LABELS = np.random.default_rng(0).integers(0, 21, (6, 5))
 

@@ -5,7 +5,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pytest
 
-from fwcrf.files import FileError, read_image, read_labels, read_scores, write_labels
+from fwcrf.apps.files import FileError, read_image, read_labels, read_scores, write_labels
 
 nibabel = pytest.importorskip("nibabel")
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from fwcrf.files.palette import overlay, voc
+from fwcrf.apps.files.palette import overlay, voc
 
 
 def test_colours_as_published_with_the_data_set():

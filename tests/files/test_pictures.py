@@ -10,8 +10,8 @@ import pytest
 import tifffile
 from PIL import Image
 
-from fwcrf.files import FileError, read_image, read_labels, write_labels
-from fwcrf.files.palette import voc
+from fwcrf.apps.files import FileError, read_image, read_labels, write_labels
+from fwcrf.apps.files.palette import voc
 
 RNG = np.random.default_rng(0)
 COLOURS = RNG.integers(0, 256, (6, 5, 3), dtype=np.uint8)

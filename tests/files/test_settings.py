@@ -3,8 +3,8 @@ import hypothesis.strategies as st
 import pytest
 
 import fwcrf
-from fwcrf.files import FileError
-from fwcrf.files.settings import Settings, read_settings, write_settings
+from fwcrf.apps.files import FileError
+from fwcrf.apps.files.settings import Settings, read_settings, write_settings
 from fwcrf.kernels import Bilateral, Spatial
 
 POSITIVE = st.floats(1e-3, 1e3)

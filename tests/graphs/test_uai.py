@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fwcrf import SparseMRF, read_uai, write_uai
-from fwcrf.files import FileError
+from fwcrf.apps.files import FileError
 
 # Variables of 2, 3 and 2 labels; a factor of each order, one of them the wrong way round, and two alike.
 MIXED = """MARKOV

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from fwcrf import DenseCRF
-from fwcrf.models import CNNCRF, IMAGENET, UNIT, Normalization
+from fwcrf.apps.models import CNNCRF, IMAGENET, UNIT, Normalization
 
 
 class Records(nn.Module):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fwcrf.models import DeepLabv3PlusXception65, DeepLabv3ResNet101
-from fwcrf.models.deeplabv3 import ASPP
-from fwcrf.models.xception import Flow
+from fwcrf.apps.models import DeepLabv3PlusXception65, DeepLabv3ResNet101
+from fwcrf.apps.models.deeplabv3 import ASPP
+from fwcrf.apps.models.xception import Flow
 
 SMALL = (
     Flow((8, 8, 8), 2),

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from shared_data import ROOT, needs
 
-from fwcrf.models import DeepLabv3MobileNetV2, mobilenetv2
-from fwcrf.models.depthwise import DilatedDepthwise
+from fwcrf.apps.models import DeepLabv3MobileNetV2, mobilenetv2
+from fwcrf.apps.models.depthwise import DilatedDepthwise
 
 WEIGHTS = ROOT / "weights" / "deeplabv3_mnv2_dm05_voc_trainaug.safetensors"
 pytest.importorskip("safetensors", reason="the weights are in a safetensors file: pip install 'fwcrf[train]'")

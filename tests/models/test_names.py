@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import nn
 
-from fwcrf.models import DeepLabv3PlusXception65, DeepLabv3ResNet101, deeplabv3plus
-from fwcrf.models.xception import Xception
+from fwcrf.apps.models import DeepLabv3PlusXception65, DeepLabv3ResNet101, deeplabv3plus
+from fwcrf.apps.models.xception import Xception
 
 
 def digest(lines) -> str:

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from fwcrf.files import FileError
-from fwcrf.models import load, read_state
+from fwcrf.apps.files import FileError
+from fwcrf.apps.models import load, read_state
 
 
 def net(classes=3):

@@ -20,12 +20,12 @@ import numpy as np
 import torch
 from api_targets import Refused
 
-from fwcrf.batch.manifest import read_manifest
-from fwcrf.files import FileError, read_image, read_labels, read_scores
-from fwcrf.files.settings import read_settings
-from fwcrf.models.weights import read_state
-from fwcrf.training import checkpoint
-from fwcrf.training.config import read_config
+from fwcrf.apps.batch.manifest import read_manifest
+from fwcrf.apps.files import FileError, read_image, read_labels, read_scores
+from fwcrf.apps.files.settings import read_settings
+from fwcrf.apps.models.weights import read_state
+from fwcrf.apps.training import checkpoint
+from fwcrf.apps.training.config import read_config
 
 # No small file may ask for more than this; the readers say so before they decode anything.
 LIMIT = 1 << 22

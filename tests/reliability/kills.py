@@ -27,15 +27,15 @@ from scenes import write_scenes  # noqa: E402
 
 import fwcrf  # noqa: E402
 from fwcrf import graphs  # noqa: E402
-from fwcrf.batch.job import RefineJob  # noqa: E402
-from fwcrf.batch.local import attempt  # noqa: E402
-from fwcrf.batch.manifest import read_manifest  # noqa: E402
-from fwcrf.batch.run import run as run_batch  # noqa: E402
-from fwcrf.files import read_labels, write_labels  # noqa: E402
-from fwcrf.files.settings import Settings, read_settings, write_settings  # noqa: E402
-from fwcrf.training import checkpoint  # noqa: E402
-from fwcrf.training.checkpoint import Checkpoint  # noqa: E402
-from fwcrf.tuning import tune  # noqa: E402
+from fwcrf.apps.batch.job import RefineJob  # noqa: E402
+from fwcrf.apps.batch.local import attempt  # noqa: E402
+from fwcrf.apps.batch.manifest import read_manifest  # noqa: E402
+from fwcrf.apps.batch.run import run as run_batch  # noqa: E402
+from fwcrf.apps.files import read_labels, write_labels  # noqa: E402
+from fwcrf.apps.files.settings import Settings, read_settings, write_settings  # noqa: E402
+from fwcrf.apps.training import checkpoint  # noqa: E402
+from fwcrf.apps.training.checkpoint import Checkpoint  # noqa: E402
+from fwcrf.apps.tuning import tune  # noqa: E402
 
 
 def child(work: Callable[[], None]) -> int:
@@ -188,7 +188,7 @@ def train(folder: Path, kills: int, chance: random.Random) -> int:
 
 
 def tuning(folder: Path, kills: int, chance: random.Random) -> int:
-    from fwcrf.batch import local
+    from fwcrf.apps.batch import local
 
     scenes = write_scenes(folder / "scenes", 2)
     items = read_manifest(scenes / "images", scenes / "scores", truth=scenes / "truth")

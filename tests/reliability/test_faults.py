@@ -16,10 +16,10 @@ import torch
 from scenes import write_scenes
 
 import fwcrf
-from fwcrf.files import FileError, write_labels
-from fwcrf.files.settings import Settings, write_settings
-from fwcrf.training import checkpoint
-from fwcrf.training.checkpoint import Checkpoint
+from fwcrf.apps.files import FileError, write_labels
+from fwcrf.apps.files.settings import Settings, write_settings
+from fwcrf.apps.training import checkpoint
+from fwcrf.apps.training.checkpoint import Checkpoint
 
 KILLS = Path(__file__).parent / "kills.py"
 
@@ -98,12 +98,12 @@ def test_a_limit_on_the_size_of_files(writer, tmp_path):
 
 
 def test_commands_say_what_they_cannot_write(bad_folder, tmp_path, fwcrf_command, monkeypatch, num_threads):
-    from fwcrf.batch.local import attempt
+    from fwcrf.apps.batch.local import attempt
 
     def engine(job, items, *, num_workers, prepare):
         return ((i, attempt(job, item)) for i, item in enumerate(items))
 
-    monkeypatch.setattr("fwcrf.batch.run.run_locally", engine)
+    monkeypatch.setattr("fwcrf.apps.batch.run.run_locally", engine)
     folder, said = bad_folder
     scenes = write_scenes(tmp_path / "scenes", 1)
     np.save(scenes / "scores" / "0.npy", np.full((300, 400, 3), 1 / 3, np.float32))

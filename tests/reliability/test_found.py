@@ -14,13 +14,13 @@ from file_targets import SEEDS
 
 import fwcrf
 from fwcrf import _core
-from fwcrf.files import FileError, read_image, read_labels
-from fwcrf.files.settings import read_settings
+from fwcrf.apps.files import FileError, read_image, read_labels
+from fwcrf.apps.files.settings import read_settings
+from fwcrf.apps.models import read_state
+from fwcrf.apps.training import checkpoint
+from fwcrf.apps.training.config import read_config
 from fwcrf.kernels import Bilateral, Spatial
-from fwcrf.models import read_state
 from fwcrf.pydensecrf import utils
-from fwcrf.training import checkpoint
-from fwcrf.training.config import read_config
 
 # Each list holds the one before it eight times: a few hundred bytes, and 8^12 values.
 BOMB = "compatibility:\n- &a [1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(

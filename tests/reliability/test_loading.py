@@ -17,11 +17,11 @@ from layouts import splits
 from scenes import write_scenes
 
 import fwcrf
-from fwcrf.files import FileError, read_image, read_labels, read_scores
-from fwcrf.files.settings import read_settings
-from fwcrf.models import read_state
-from fwcrf.training import checkpoint
-from fwcrf.training.config import read_config
+from fwcrf.apps.files import FileError, read_image, read_labels, read_scores
+from fwcrf.apps.files.settings import read_settings
+from fwcrf.apps.models import read_state
+from fwcrf.apps.training import checkpoint
+from fwcrf.apps.training.config import read_config
 
 SOURCE = Path(fwcrf.__file__).parent
 
@@ -217,7 +217,7 @@ def test_commands_without_a_network(offline, tmp_path):
     ]  # fmt: skip
     script = f"""
         import sys, socket
-        from fwcrf.cli.app import run
+        from fwcrf.apps.cli.app import run
         assert socket.socket.__name__ == "Local"
         if __name__ == "__main__":
             for command in {[list(map(str, command)) for command in commands]!r}:

@@ -8,8 +8,8 @@ from typing import Any
 import layouts
 from torch import nn
 
-from fwcrf.training import Config, Trained
-from fwcrf.training import train as train_config
+from fwcrf.apps.training import Config, Trained
+from fwcrf.apps.training import train as train_config
 
 
 def network(num_classes: int, dropout: float = 0.1) -> nn.Module:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fwcrf import DenseCRF
-from fwcrf.files import FileError
-from fwcrf.training import Config, build, read_config
-from fwcrf.training.config import differences, names, write_config
+from fwcrf.apps.files import FileError
+from fwcrf.apps.training import Config, build, read_config
+from fwcrf.apps.training.config import differences, names, write_config
 
 LEAST = {"data": {"name": "voc", "root": "."}, "model": {"name": "resnet101"}}
 

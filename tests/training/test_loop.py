@@ -11,9 +11,9 @@ import pytest
 import small_run
 import torch
 
-from fwcrf.files import FileError
-from fwcrf.models import read_state
-from fwcrf.training import Diverged, Stopped, loop, read_config, train
+from fwcrf.apps.files import FileError
+from fwcrf.apps.models import read_state
+from fwcrf.apps.training import Diverged, Stopped, loop, read_config, train
 
 
 @pytest.fixture(autouse=True)

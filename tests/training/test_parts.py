@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from torch import nn
 
 from fwcrf import DenseCRF
-from fwcrf.models import CNNCRF, DeepLabv3MobileNetV2
-from fwcrf.training.batch_norm import training_mode
-from fwcrf.training.config import Optimizer
-from fwcrf.training.log import Table
-from fwcrf.training.optimizers import frozen, optimizer, parameter_groups, set_learning_rates
-from fwcrf.training.order import Order, Share
-from fwcrf.training.schedule import poly
+from fwcrf.apps.models import CNNCRF, DeepLabv3MobileNetV2
+from fwcrf.apps.training.batch_norm import training_mode
+from fwcrf.apps.training.config import Optimizer
+from fwcrf.apps.training.log import Table
+from fwcrf.apps.training.optimizers import frozen, optimizer, parameter_groups, set_learning_rates
+from fwcrf.apps.training.order import Order, Share
+from fwcrf.apps.training.schedule import poly
 
 
 def test_poly_is_that_of_torch():

@@ -13,7 +13,7 @@ import small_run
 import torch
 from torch import distributed
 
-from fwcrf.models import read_state
+from fwcrf.apps.models import read_state
 
 HERE = Path(__file__).parent
 
@@ -28,8 +28,8 @@ sys.path[:0] = sys.argv[2:4]
 from pathlib import Path
 import torch
 import small_run
-from fwcrf.training import train
-from fwcrf.training.distributed import joined
+from fwcrf.apps.training import train
+from fwcrf.apps.training.distributed import joined
 from test_torchrun import RUNS
 
 torch.set_num_threads(1)

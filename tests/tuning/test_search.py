@@ -4,7 +4,7 @@ import hypothesis
 import hypothesis.strategies as st
 import pytest
 
-from fwcrf.tuning.search import search
+from fwcrf.apps.tuning.search import search
 
 START = {"a": 1.0, "b": 80.0, "c": 13.0}
 RANGES = {"a": (0.1, 10.0), "b": (20.0, 320.0), "c": (3.0, 50.0)}

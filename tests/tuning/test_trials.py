@@ -7,13 +7,13 @@ from PIL import Image
 from scenes import scene, write_scenes
 
 import fwcrf
-from fwcrf.batch.job import Reading
-from fwcrf.batch.local import attempt
-from fwcrf.batch.manifest import read_manifest
-from fwcrf.files import FileError
-from fwcrf.files.settings import Settings, read_settings
-from fwcrf.tuning import trials, tune
-from fwcrf.tuning.parameters import parameters, ranges, with_parameters
+from fwcrf.apps.batch.job import Reading
+from fwcrf.apps.batch.local import attempt
+from fwcrf.apps.batch.manifest import read_manifest
+from fwcrf.apps.files import FileError
+from fwcrf.apps.files.settings import Settings, read_settings
+from fwcrf.apps.tuning import trials, tune
+from fwcrf.apps.tuning.parameters import parameters, ranges, with_parameters
 
 START = Settings(
     solver={"name": "l2fw", "weight": 2.0},
@@ -32,7 +32,7 @@ def calls(monkeypatch, num_threads):
             count.append(item)
             yield i, attempt(self.job, item)
 
-    monkeypatch.setattr("fwcrf.batch.local.Pool.run", run)
+    monkeypatch.setattr("fwcrf.apps.batch.local.Pool.run", run)
     return count
 
 

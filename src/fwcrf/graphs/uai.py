@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fwcrf.files.atomic import check_writable, writing
-from fwcrf.files.errors import FileError
-from fwcrf.files.limits import DEFAULT_LIMIT, check_size
 from fwcrf.graphs.mrf import SparseMRF
 from fwcrf.graphs.uai_text import Numbers, read_numbers
+from fwcrf.storage.atomic import check_writable, writing
+from fwcrf.storage.errors import FileError
+from fwcrf.storage.limits import DEFAULT_LIMIT, check_size
 
 # exp(-E) of a larger energy leaves the range of float64 with all its digits.
 _LARGEST = 600.0

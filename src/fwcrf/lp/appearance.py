@@ -6,8 +6,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwcrf.files.needs import needed
 from fwcrf.lp.traversal import traverse
+from fwcrf.optional import needed
 
 # Up to this many nodes the inverse of the Laplacian is formed.
 _SMALL = 2000

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwcrf.files.needs import needed
 from fwcrf.lp.relaxation import Relaxation
+from fwcrf.optional import needed
 
 
 class Program:

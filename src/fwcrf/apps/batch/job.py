@@ -1,0 +1,157 @@
+"""The work itself: from an image file and a file of scores to labels."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from fwcrf.apps.batch.manifest import Item
+from fwcrf.apps.files.images import Picture, read_image
+from fwcrf.apps.files.labels import encode_labels
+from fwcrf.apps.files.scores import Given, read_scores
+from fwcrf.apps.files.settings import Settings
+from fwcrf.storage.atomic import staging
+from fwcrf.storage.errors import FileError
+from fwcrf.storage.limits import DEFAULT_LIMIT
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How files are to be understood."""
+
+    kind: Given | None = None  # what the scores are, if their file does not say
+    key: str | None = None  # the array of a .npz file
+    label_axis: int = -1
+    num_labels: int | None = None  # of label maps
+    confidence: float | None = None  # in label maps
+    void: int = 255  # "no label", in label maps
+    resize: Literal["scores", "image"] | None = None
+    limit: int = DEFAULT_LIMIT
+
+
+_DEFAULT_READING = Reading()
+
+
+@dataclass(frozen=True)
+class Refined:
+    """Labels, the image they are of, and the probabilities if they were asked for."""
+
+    picture: Picture
+    labels: np.ndarray
+    probabilities: np.ndarray | None = None
+
+
+def refine_files(
+    image: Path | str,
+    scores: Path | str,
+    settings: Settings = Settings(),  # noqa: B008 - frozen
+    reading: Reading = _DEFAULT_READING,
+    *,
+    return_probabilities: bool = False,
+) -> Refined:
+    """``fwcrf.refine`` of what two files hold."""
+    import fwcrf
+
+    picture = read_image(image, limit=reading.limit)
+    given = read_scores(
+        scores, kind=reading.kind, key=reading.key, label_axis=reading.label_axis, limit=reading.limit
+    )
+    values, options = given.values, {}
+    if given.kind == "labels":
+        values = without_void(values, reading.void, str(scores))
+        options = {"from_labels": reading.confidence or True, "num_labels": reading.num_labels}
+    dims = picture.spatial_dims or values.ndim - (given.kind != "labels")
+    found = fwcrf.refine(
+        picture.values,
+        values,
+        **settings.arguments(),
+        **options,
+        from_logits=given.kind == "logits",
+        spatial_dims=dims,
+        spacing=picture.spacing,
+        resize=reading.resize,
+        return_probabilities=return_probabilities,
+    )
+    return Refined(picture, *found) if return_probabilities else Refined(picture, found)
+
+
+def without_void(labels: np.ndarray, void: int, name: str) -> np.ndarray:
+    """Labels as int64, -1 where there is none."""
+    known = labels.astype(np.int64)
+    known[labels == void] = -1
+    if known.max() < 1 and (known < 0).any():
+        raise FileError(
+            f"{name} has no labels other than 0 and {void}, which stands for none. If it is a mask, say so: "
+            "kind='mask', or --from mask."
+        )
+    return known
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A finished output that is not yet in its place."""
+
+    temporary: str
+    sha256: str
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RefineJob:
+    """From an item to its output, in a temporary file beside where it belongs. Nothing else is changed.
+
+    On one thread: at one number of threads, results are the same bits wherever they are computed.
+    """
+
+    folder: str
+    settings: Settings = field(default_factory=Settings)
+    reading: Reading = Reading()
+
+    def __call__(self, item: Item) -> Staged:
+        import torch
+
+        torch.set_num_threads(1)
+        output = Path(self.folder) / item.output
+        with hearing() as said:
+            found = refine_files(item.image, item.scores, self.settings, self.reading)
+        try:
+            with staging(output.parent) as (file, temporary):
+                encode_labels(file, output.name, found.labels, affine=found.picture.affine)
+        except OSError as error:
+            raise FileError(f"{output} cannot be written: {error.strerror or error}.") from error
+        digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
+        return Staged(str(temporary), digest, tuple(said))
+
+    def key(self, item: Item) -> str:
+        """Changes whenever the output might: with the settings, the files that are read, and the version."""
+        from fwcrf import __version__
+
+        files = [file_identity(path) for path in (item.image, item.scores)]
+        return self.settings.fingerprint(version=__version__, reading=asdict(self.reading), files=files)
+
+
+@contextmanager
+def hearing() -> Iterator[list[str]]:
+    """What is warned of in the block, each once; the list is filled at its end."""
+    said: list[str] = []
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        yield said
+    said += dict.fromkeys(str(w.message) for w in heard)
+
+
+def file_identity(path: str) -> list[Any]:
+    """What tells whether a file has changed since."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return [Path(path).name]
+    return [Path(path).name, status.st_size, status.st_mtime_ns]

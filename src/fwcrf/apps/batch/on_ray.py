@@ -1,0 +1,86 @@
+"""Jobs on Ray Data: the processors of this machine, or of a cluster.
+
+On a cluster, fwcrf is installed on every machine, and the files are on a file system that all of them share.
+A worker that dies is replaced and its item tried again; an item that costs three workers is given up.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from fwcrf.apps.batch.local import Failure, attempt, processors
+from fwcrf.optional import needed
+
+_TRIES = 3
+# Items are handed out one by one, up to this many; of more, several at a time.
+_MOST_BLOCKS = 10_000
+
+
+def run(
+    job: Callable[[Any], Any],
+    items: Sequence[Any],
+    *,
+    num_workers: int | None = None,
+    address: str | None = None,
+) -> Iterator[tuple[int, Any]]:
+    """Like ``fwcrf.apps.batch.local.run``, on the cluster at ``address``, or on one started here.
+
+    ``num_workers`` items at a time: as many as there are processors, unless given.
+    """
+    if not items:
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before the import, which reads it
+    ray = needed("ray", "ray")
+    own = not ray.is_initialized()
+    if own:
+        ray.init(
+            address=address,
+            num_cpus=None if address else num_workers or processors(),
+            include_dashboard=None if address else False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+    try:
+        yield from _map(job, items, num_workers or int(ray.cluster_resources().get("CPU", 1)))
+    finally:
+        if own:
+            ray.shutdown()
+
+
+class _Tries:
+    """Counts how often an item was begun. Ray begins it again, without end, when its worker dies."""
+
+    def __init__(self) -> None:
+        self.count: Counter[int] = Counter()
+
+    def begin(self, index: int) -> int:
+        self.count[index] += 1
+        return self.count[index]
+
+
+def _map(job: Callable[[Any], Any], items: Sequence[Any], num_workers: int) -> Iterator[tuple[int, Any]]:
+    ray, data = needed("ray", "ray"), needed("ray.data", "ray")
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    data.DataContext.get_current().enable_progress_bars = False
+    tries = ray.remote(num_cpus=0)(_Tries).remote()
+    rows = [{"index": i, "item": pickle.dumps(item)} for i, item in enumerate(items)]
+    answers = data.from_items(rows, override_num_blocks=min(len(rows), _MOST_BLOCKS)).map(
+        partial(_answer, job, tries), num_cpus=1, concurrency=num_workers
+    )
+    for row in answers.iter_rows():
+        yield row["index"], pickle.loads(row["answer"])
+
+
+def _answer(job: Callable[[Any], Any], tries: Any, row: dict[str, Any]) -> dict[str, Any]:
+    ray = needed("ray", "ray")
+    if ray.get(tries.begin.remote(row["index"])) > _TRIES:
+        answer = Failure(f"it ended {_TRIES} worker processes; was there too little memory?")
+    else:
+        answer = attempt(job, pickle.loads(row["item"]))
+    return {"index": row["index"], "answer": pickle.dumps(answer)}

@@ -1,0 +1,127 @@
+"""Run the benchmarks; see ``fwcrf bench --help``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from fwcrf.apps.bench import compare
+
+# Modules with a function ``run``, imported when they are run: help does without torch.
+RUNS = (
+    "bandwidth",
+    "speed",
+    "inference",
+    "sizes",
+    "others",
+    "oracles",
+    "layer",
+    "dropin",
+    "memory",
+    "scaling",
+    "graph",
+    "energy",
+    "accuracy",
+    "anneal",
+    "choosing",
+    "lp",
+)
+# Not about time: run by name.
+APART = ("accuracy", "anneal", "choosing", "lp")
+RESULTS = "bench-results"
+QUICK_ROUNDS = 3
+QUIET = 0.9  # of the cores asked for: less, and figures are those of a busy machine
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    given = _read(arguments)
+
+    from fwcrf.apps.bench import plots, report
+    from fwcrf.apps.bench.timing import Plan
+
+    plan = Plan(given.rounds or (QUICK_ROUNDS if given.quick else 15), quick=given.quick)
+    stored = None if given.compare is None else compare.load(given.compare, given.quick)
+
+    print(report.table(["machine", ""], list(report.machine().items())))
+    ratios: compare.Ratios = {}
+    for name in given.names or [name for name in RUNS if name not in APART]:
+        print(f"\n## {name.capitalize()}", flush=True)
+        before = report.cores_at_hand()
+        results = import_module(f"fwcrf.apps.bench.{name}").run(plan)
+        cores = results["cores at hand"] = [before, report.cores_at_hand()]
+        rows = results.get("rows", [])
+        assert isinstance(rows, list)
+        found = _ratios(rows)
+        ratios |= found
+        if given.store is not None and found:
+            compare.store(given.store, given.quick, found)
+            print(f"\n{len(found)} ratios stored in {given.store}", flush=True)
+        if min(cores) < QUIET * max(plan.threads):
+            print(
+                f"\nothers were using this machine: {before:.1f} and {cores[1]:.1f} of {max(plan.threads)} "
+                "cores at hand before and after; with many --rounds least times may be right, medians not"
+            )
+        print(f"\nwritten to {report.save(name, results)}", flush=True)
+        for path in plots.drawn(name, results, report.RESULTS):
+            print(f"drawn in {path}", flush=True)
+    if stored is not None and not _compared(stored, ratios, given.compare, given.tolerance):
+        sys.exit(1)
+
+
+def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="fwcrf bench",
+        description="Time the library, in turns with those of its peers that are installed.",
+        epilog=f"Results go to {RESULTS}/. Only ratios within one run mean anything; set "
+        "OMP_WAIT_POLICY=passive on a shared machine, as this program does. Exit status: 0, 1 for a "
+        "regression, 2 for bad usage.",
+    )
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"of {', '.join(RUNS)} (default: all but {', '.join(APART)})"
+    )
+    parser.add_argument("--rounds", type=int, help=f"of what is timed (default: 15, quick: {QUICK_ROUNDS})")
+    parser.add_argument("--quick", action="store_true", help="about two minutes for all: fewer pictures, "
+                        "smaller extremes")  # fmt: skip
+    parser.add_argument("--compare", nargs="?", type=Path, const=compare.BASELINE, metavar="FILE",
+                        help=f"fail if a ratio fell below FILE's (default: {compare.BASELINE})")  # fmt: skip
+    parser.add_argument("--tolerance", type=float, default=compare.TOLERANCE,
+                        help="how much worse it may be, as a share (default: %(default)s)")  # fmt: skip
+    parser.add_argument("--store", nargs="?", type=Path, const=compare.BASELINE, metavar="FILE",
+                        help="put this run's ratios into FILE, for --compare")  # fmt: skip
+    given = parser.parse_args(arguments)
+    if given.rounds is not None and given.rounds < 1:
+        parser.error(f"--rounds {given.rounds}: expected at least 1")
+    if not 0 <= given.tolerance < 1:
+        parser.error(f"--tolerance {given.tolerance}: expected a share from 0 to 1")
+    for name in given.names:
+        if name not in RUNS:
+            parser.error(f"{name}: expected one of {', '.join(RUNS)}")
+    return given
+
+
+def _ratios(rows: Sequence[Any]) -> compare.Ratios:
+    return {key: value for row in rows for key, value in row.ratios().items()}
+
+
+def _compared(stored: compare.Ratios, ratios: compare.Ratios, path: Path, tolerance: float) -> bool:
+    """Print what changed; whether nothing became worse."""
+    from fwcrf.apps.bench import report
+
+    found = compare.changes(stored, ratios)
+    worse = compare.regressions(found, tolerance)
+    print(f"\n### Ratios against {path}, {len(found)} of {len(ratios)} stored there; the worst first\n")
+    lines = [
+        [c.what, f"{c.before:.2f}", f"{c.now:.2f}", f"{c.share:.2f}", "worse" if c in worse else ""]
+        for c in found
+    ]
+    print(report.table(["", "stored", "now", "now / stored", ""], lines))
+    print(f"\n{len(worse) or 'none'} fell by more than {tolerance:.0%}")
+    return not worse
+
+
+if __name__ == "__main__":
+    main()

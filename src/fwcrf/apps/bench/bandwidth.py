@@ -1,0 +1,38 @@
+"""The memory's speed, by a triad a = b + s c over arrays far larger than any cache.
+
+Bytes are counted as in STREAM: two arrays read, one written, nothing for fetching what is overwritten.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from fwcrf.apps.bench.report import table
+from fwcrf.apps.bench.rows import spreads
+from fwcrf.apps.bench.timing import Case, Plan, Work, measure
+
+FLOATS = 32 << 20  # per array: 128 MB
+
+
+def triad() -> tuple[Callable[[], Work], int]:
+    """The work, and the bytes it moves."""
+    a, b, c = (torch.ones(FLOATS) for _ in range(3))
+    return lambda: lambda: torch.add(b, c, alpha=3.0, out=a), 3 * 4 * FLOATS
+
+
+def gigabytes_per_second(plan: Plan) -> dict[int, float]:
+    """The most in any round, by threads."""
+    prepare, moved = triad()
+    cases = [Case("triad", prepare, threads=count) for count in plan.threads]
+    found = spreads(measure(cases, plan.rounds), scale=1.0)
+    return {count: moved / found["", "triad", count].min / 1e9 for count in plan.threads}
+
+
+def run(plan: Plan) -> dict[str, object]:
+    """Measure, print, and return everything."""
+    found = gigabytes_per_second(plan.at_most(8))
+    print(f"\n### Memory: triad over arrays of {FLOATS * 4 >> 20} MB\n")
+    print(table(["threads", "GB/s"], [[count, f"{speed:.1f}"] for count, speed in found.items()]))
+    return {"gigabytes per second": found}

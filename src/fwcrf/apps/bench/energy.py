@@ -1,0 +1,164 @@
+"""Energy against time: how soon each solver's labels come close to the best known.
+
+Times are measured, set-up included, in units of one inference of ten steps of mean field by pydensecrf (where
+it is installed, else by us) on the same image and in the same run. *Close* is one hundredth of the way from
+the energy of the network's own labels to the best known: the best of all runs here and of long annealed ones
+followed by descent. The kernels are the default ones, with the weights of ``refine`` and with larger ones.
+"""
+
+from __future__ import annotations
+
+import statistics
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fwcrf.apps.bench import anneal, peer, peers, pictures
+from fwcrf.apps.bench.anneal import Scene
+from fwcrf.apps.bench.report import table
+from fwcrf.apps.bench.timing import Case, Plan, measure
+from fwcrf.energy import Energy
+from fwcrf.solvers import Solver, get, minimize, names
+
+WEIGHTS = {"1, 1": (1.0, 1.0), "3, 10": (3.0, 10.0)}  # spatial, bilateral
+FEW, STEPS = 5, 20
+LEFT_OUT = ("cccp-qp1",)  # each of its steps solves a problem of its own, and takes as long as all others
+PLANNED = ("anneal-fw", (3, 5, 8, 12, 20))  # has to know its number of steps
+QUICK = ("mf", "fw", "l2fw", "efw", "pgd", "fista", "emd")
+CLOSE = 0.01
+THREADS = 2
+
+Curve = list[tuple[int, float, float]]  # steps, seconds since the start, energy of the labels
+
+
+class Run:
+    """A solver on an energy, as a program would run it: nothing looks at the iterates while it is timed."""
+
+    def __init__(self, E: Energy, name: str, steps: int) -> None:
+        self.E = E
+        self.steps: int = steps
+        self.solver: Solver = get(name, steps=steps) if name == PLANNED[0] else get(name)
+
+    @torch.no_grad()
+    def work(self, steps: int) -> Tensor:
+        return minimize(self.E, self.solver, num_steps=steps).probabilities
+
+    @torch.no_grad()
+    def energies(self) -> list[float]:
+        """Of the labels of each iterate; not timed."""
+        found: list[float] = []
+
+        def look(k: int, x: Tensor) -> None:
+            found.append(float(self.E.of_labels(x.argmax(-1))))
+
+        minimize(self.E, self.solver, num_steps=self.steps, callback=look)
+        return found
+
+    def curve(self, few: float, all_: float) -> Curve:
+        """Steps cost the same, so that two lengths, ``FEW`` and all, tell the time of any."""
+        each = max(0.0, all_ - few) / (self.steps - FEW)
+        return [(k, max(0.0, all_ - (self.steps - k) * each), e) for k, e in enumerate(self.energies())]
+
+
+def scenes(plan: Plan) -> list[Scene]:
+    """Real scores where they are at hand, else those of an imaginary network."""
+    if (pictures.data() / "voc2012/val/logits_deeplabv3").exists():
+        found = [(kind, name) for kind, name in anneal.held_out() if kind == "voc"]
+        return [anneal.scene(*which) for which in found[: 1 if plan.quick else 3]]
+    size = (250, 188) if plan.quick else (pictures.WIDTH, pictures.HEIGHT)
+    images = {name: pictures.named(name, *size) for name in pictures.names(2 if plan.quick else 4)[1:]}
+    return [Scene(n, i, torch.from_numpy(pictures.scores(i, 8))) for n, i in images.items()]
+
+
+def measured(scene: Scene, weights: tuple[float, float], plan: Plan) -> dict[str, object]:
+    """Curves of all solvers, the unit of time, and the energies at both ends of the way."""
+    E = anneal.energy(scene, weights)
+    planned, counts = PLANNED
+    wanted = QUICK if plan.quick else [name for name in names() if name not in LEFT_OUT]
+    runs = {name: Run(E, name, STEPS) for name in wanted if name != planned}
+    cases = [Case("set-up", lambda: lambda: anneal.energy(scene, weights), threads=THREADS)]
+    for name, run in runs.items():
+        for steps in (FEW, STEPS):
+            work = partial(run.work, steps)
+            cases.append(Case(f"{name} {steps}", lambda w=work: w, threads=THREADS))
+    plans = {count: Run(E, planned, count) for count in counts}
+    for count, run in plans.items():
+        work = partial(run.work, count)
+        cases.append(Case(f"{planned} {count}", lambda w=work: w, threads=THREADS))
+    image, unary = np.ascontiguousarray(scene.image), -scene.logits.flatten(1).contiguous().numpy()
+    if peer.dcrf:
+        unit = peers.available()["pydensecrf"].inference(image, unary, 10)
+        cases.append(Case("unit", lambda: unit))
+    else:
+        cases.append(Case("unit", lambda: peers.ours(image, unary, 10), threads=THREADS))
+    times = {name: min(each) for (_, name, _), each in measure(cases, plan.rounds).items()}
+    curves = {name: run.curve(times[f"{name} {FEW}"], times[f"{name} {STEPS}"]) for name, run in runs.items()}
+    # Only the last iterate of a planned run is meant to be good.
+    curves[planned] = [(k, times[f"{planned} {k}"], run.energies()[-1]) for k, run in plans.items()]
+    setup = times["set-up"]
+    curves = {name: [(k, setup + t, e) for k, t, e in curve] for name, curve in curves.items()}
+    start = float(E.of_labels(E.unary.argmin(-1)))
+    best = min([best_known(E, sum(weights), plan), *(e for curve in curves.values() for _, _, e in curve)])
+    return {"start": start, "best": best, "unit": times["unit"], "set-up": times["set-up"], "curves": curves}
+
+
+@torch.no_grad()
+def best_known(E: Energy, total: float, plan: Plan) -> float:
+    """By long runs, each followed by descent."""
+    if plan.quick:
+        ends = [minimize(E, get("anneal-fw", steps=20), num_steps=20).labels]
+    else:
+        ends = list(anneal.long_runs(E, total))
+    return min(float(E.of_labels(anneal.descended(E, labels))) for labels in ends)
+
+
+def left(one: dict[str, Any], energy: float) -> float:
+    """The part of the way that is still to go."""
+    return (energy - one["best"]) / max(one["start"] - one["best"], 1e-12)
+
+
+def reached(one: dict[str, Any], solver: str) -> tuple[float, int] | None:
+    """Units of time, and steps, until the solver is close; None if it never is."""
+    for k, seconds, energy in one["curves"][solver]:
+        if left(one, energy) <= CLOSE:
+            return seconds / one["unit"], k
+    return None
+
+
+def run(plan: Plan) -> dict[str, object]:
+    """Measure, print, and return everything."""
+    plan = plan.at_most(1 if plan.quick else 3)
+    weights = dict(list(WEIGHTS.items())[:1]) if plan.quick else WEIGHTS
+    found = scenes(plan)
+    results = {name: {s.name: measured(s, w, plan) for s in found} for name, w in weights.items()}
+    unit = "pydensecrf" if peer.dcrf else "our mf"
+    for name, by_scene in results.items():
+        print(
+            f"\n### Weights {name}: until within {CLOSE:.0%} of the best energy known, in inferences of ten "
+            f"steps by {unit}; {len(by_scene)} images, {THREADS} threads\n"
+        )
+        print(
+            table(["solver", "time", "steps", "reached on", "left after 5", "left after 10"], lines(by_scene))
+        )
+    return {"close": CLOSE, "unit": unit, "curves": results}
+
+
+def lines(by_scene: dict[str, dict[str, Any]]) -> list[list[str]]:
+    """A line per solver, the soonest first."""
+    ones = list(by_scene.values())
+    rows = []
+    for solver in ones[0]["curves"]:
+        ends = [end for end in (reached(one, solver) for one in ones) if end is not None]
+        everywhere = len(ends) == len(ones)
+        time = statistics.median(t for t, _ in ends) if everywhere else float("inf")
+        steps = f"{statistics.median(k for _, k in ends):g}" if everywhere else ""
+        rest = []
+        for wanted in (5, 10):
+            each = [min((left(one, e) for k, _, e in one["curves"][solver] if k <= wanted)) for one in ones]
+            rest.append(f"{100 * statistics.median(each):.2f} %")
+        shown = f"{time:.3f}" if everywhere else "never"
+        rows.append((time, [solver, shown, steps, f"{len(ends)} of {len(ones)}", *rest]))
+    return [row for _, row in sorted(rows, key=lambda each: each[0])]

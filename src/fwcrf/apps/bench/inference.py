@@ -1,0 +1,96 @@
+"""Whole inferences, from image and scores to labels and probabilities, beside those of other libraries.
+
+Everything is inside the clock: features, lattices, normalization, steps, and the way from and to the layout
+of the arrays. All get the same arrays, labels first. The time of a single step is the difference of ten and
+five of them over five; its *share of the memory's speed* takes for granted that a step reads x, the unary and
+the lattice's table, and writes x, each once.
+"""
+
+from __future__ import annotations
+
+import statistics
+
+import numpy as np
+
+from fwcrf.apps.bench import bandwidth, peer, peers, pictures
+from fwcrf.apps.bench.report import print_rows, table
+from fwcrf.apps.bench.rows import Compared, Row, assemble, spreads
+from fwcrf.apps.bench.timing import Case, Plan, Times, measure
+
+LABELS = 21
+STEPS = (5, 10)
+SOLVERS = ("mf", "l2fw")
+NETWORK = ", a network's scores"
+TARGETS = {("mf", 10): {1: 6.0, 2: 10.0}}
+
+
+def run(plan: Plan) -> dict[str, object]:
+    """Measure, print, and return everything."""
+    times, rows = ordinary(plan)
+    print_rows("Whole inferences", rows)
+    share = of_bandwidth(times, plan)
+    print("\n### One step\n")
+    head = ["solver", "threads", "ms", "GB/s", "triad, GB/s", "share of the memory's speed"]
+    print(table(head, [[s, t, *(f"{v:.2f}" for v in each.values())] for (s, t), each in share.items()]))
+    return {"rows": rows, "steps": {f"{s}, {t}": each for (s, t), each in share.items()}}
+
+
+def ordinary(plan: Plan) -> tuple[Times, list[Row]]:
+    """500 x 375 pixels and 21 labels, over all pictures, beside pydensecrf."""
+    cases = []
+    for picture in pictures.names(2 if plan.quick else None):
+        image = pictures.named(picture)
+        for kind, unary in _scores(picture, image).items():
+            for steps in STEPS:
+                for solver in SOLVERS:
+                    work = peers.ours(image, unary, steps, solver)
+                    for count in plan.threads:
+                        cases.append(Case(f"{solver} {steps}{kind}", lambda work=work: work, picture, count))
+                if peer.dcrf:
+                    theirs = peers.available()["pydensecrf"].inference(image, unary, steps)
+                    cases.append(Case(f"pydensecrf {steps}{kind}", lambda theirs=theirs: theirs, picture))
+    times = measure(cases, plan.at_most(7).rounds)
+    size = f"{pictures.WIDTH} x {pictures.HEIGHT}, {LABELS} labels"
+    wanted = [
+        Compared(
+            f"{steps} steps of {solver}, {size}{kind}",
+            f"{solver} {steps}{kind}",
+            {"pydensecrf": f"pydensecrf {steps}{kind}"},
+            TARGETS.get((solver, steps), {}),
+        )
+        for kind in ("", NETWORK)
+        for solver in SOLVERS
+        for steps in STEPS
+    ]
+    wanted += [
+        Compared("10 steps of l2fw against our mf", "l2fw 10", {"fwcrf mf": "mf 10"}, {1: 0.8, 2: 0.8})
+    ]
+    return times, assemble(spreads(times), wanted, plan.threads)
+
+
+def _scores(picture: str, image: np.ndarray) -> dict[str, np.ndarray]:
+    """Unary energies, ``(labels, n)``: random ones, and those of a network, few of whose labels are close."""
+    network = -pictures.network_scores(picture).reshape(LABELS, -1)
+    return {"": peer.unary(image, LABELS), NETWORK: np.ascontiguousarray(network)}
+
+
+def of_bandwidth(times: Times, plan: Plan) -> dict[tuple[str, int], dict[str, float]]:
+    """What one step takes, and how much of the memory's speed that is."""
+    triad = bandwidth.gigabytes_per_second(plan.at_most(5))
+    n = pictures.WIDTH * pictures.HEIGHT
+    moved = 3 * 4 * n * LABELS + n * 6 * (4 + 4)  # x, unary, new x; corner and weight of six vertices
+    found = spreads(times)
+    steps = {}
+    for solver in SOLVERS:
+        for count in plan.threads:
+            each = [
+                (found[picture, f"{solver} 10", t].min - found[picture, f"{solver} 5", t].min) / 5
+                for picture, name, t in found
+                if (name, t) == (f"{solver} 10", count)
+            ]
+            taken = statistics.median(each)
+            speed = moved / taken / 1e6
+            steps[solver, count] = {
+                "ms": taken, "GB/s": speed, "triad, GB/s": triad[count], "share": speed / triad[count],
+            }  # fmt: skip
+    return steps

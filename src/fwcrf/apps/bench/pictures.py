@@ -1,0 +1,123 @@
+"""The photographs that everything is measured on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import skimage.data
+from PIL import Image
+
+WIDTH, HEIGHT = 500, 375
+_OTHERS = ["astronaut", "coffee", "rocket", "immunohistochemistry", "hubble_deep_field"]
+
+
+def photograph(name: str) -> np.ndarray:
+    """A photograph that comes with scikit-image, ``(height, width, 3)`` of uint8."""
+    return getattr(skimage.data, name)()
+
+
+def resized(image: np.ndarray, width: int, height: int) -> np.ndarray:
+    # A copy: pydensecrf refuses the read-only memory of an Image.
+    return np.array(Image.fromarray(image).resize((width, height), Image.Resampling.LANCZOS))
+
+
+def crop(image: np.ndarray) -> np.ndarray:
+    """96 x 72 pixels from the middle, at full resolution."""
+    top, left = image.shape[0] // 3, image.shape[1] // 3
+    return np.ascontiguousarray(image[top : top + 72, left : left + 96])
+
+
+def names(most: int | None = None) -> list[str]:
+    """A smooth photograph and five ordinary ones: of PASCAL VOC, or else of scikit-image; or the first few.
+
+    A smooth one touches few lattice cells and flatters every lattice. Those of scikit-image have to be
+    resized, which smooths them too.
+    """
+    sized = (path for path in sorted(_voc().glob("*.jpg")) if _size(path) == (WIDTH, HEIGHT))
+    ordinary = [path.stem for path, _ in zip(sized, range(5), strict=False)]
+    return ["chelsea", *(ordinary if len(ordinary) == 5 else _OTHERS)][:most]
+
+
+def named(name: str, width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
+    """A photograph of ``names`` at the given size."""
+    path = _voc() / f"{name}.jpg"
+    if not path.exists():
+        return resized(photograph(name), width, height)
+    with Image.open(path) as opened:
+        return resized(np.asarray(opened.convert("RGB")), width, height)
+
+
+def volume(side: int) -> np.ndarray:
+    """Grey balls in noise, ``(side, side, side)`` of float32 within 0..255: a stand-in for a scan."""
+    generator = np.random.default_rng(0)
+    z, y, x = np.meshgrid(*[np.linspace(0, 1, side, dtype=np.float32)] * 3, indexing="ij")
+    grey = np.full(x.shape, 40, np.float32)
+    for _ in range(12):
+        cz, cy, cx, radius = [*generator.uniform(0.15, 0.85, 3), generator.uniform(0.08, 0.25)]
+        inside = (z - cz) ** 2 + (y - cy) ** 2 + (x - cx) ** 2 < radius**2
+        grey[inside] = generator.uniform(70, 230)
+    return np.clip(grey + generator.normal(0, 6, grey.shape), 0, 255).astype(np.float32)
+
+
+def scores(image: np.ndarray, labels: int) -> np.ndarray:
+    """Logits of an imaginary network, ``(labels, height, width)``.
+
+    By nearness to some of the image's colours, found on a coarse grid, which blurs borders, and in noise.
+    """
+    generator = np.random.default_rng(0)
+    height, width = image.shape[:2]
+    coarse = resized(image, max(2, width // 8), max(2, height // 8)).astype(np.float32)
+    colours = coarse.reshape(-1, 3)
+    centres = colours[generator.choice(len(colours), labels, replace=len(colours) < labels)]
+    near = -np.square(coarse[None] - centres[:, None, None]).sum(-1) / (2 * 40.0**2)
+    near = near - near.max(0) + generator.normal(0, 1.0, near.shape)
+    grids = [Image.fromarray(layer.astype(np.float32)).resize((width, height), Image.Resampling.BILINEAR)
+             for layer in near]  # fmt: skip
+    return np.stack([np.asarray(grid) for grid in grids])
+
+
+def network_scores(name: str, width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
+    """Logits of a trained network (DeepLabv3) for a picture of PASCAL VOC, ``(21, height, width)``.
+
+    Where there are none, those of an imaginary one.
+    """
+    stored = data() / "voc2012" / "val" / "logits_deeplabv3" / f"{name}.npz"
+    if not stored.exists():
+        return scores(named(name, width, height), 21)
+    import torch
+
+    from fwcrf.apps.models.resize import from_grid
+
+    logits = torch.from_numpy(np.load(stored)["logits"].astype(np.float32))
+    at_its_size = from_grid(logits[None], 8, (HEIGHT, WIDTH))
+    return torch.nn.functional.interpolate(at_its_size, (height, width), mode="bilinear")[0].numpy()
+
+
+def data() -> Path:
+    """Where data sets are looked for: ``FWCRF_DATA``, or shared/data beside the repository."""
+    beside = Path(__file__).resolve().parents[4] / "shared" / "data"
+    return Path(os.environ.get("FWCRF_DATA", beside))
+
+
+def _voc() -> Path:
+    return data() / "voc2012" / "val" / "images"
+
+
+def _size(path: Path) -> tuple[int, int]:
+    with Image.open(path) as opened:
+        return opened.size
+
+
+def split(logits: np.ndarray, labels: int) -> np.ndarray:
+    """Logits of more labels, ``(labels, height, width)``: the given ones, and others much like each of them.
+
+    For want of a network with so many. The others are 2 to 4 behind, in noise, as finer classes are of which
+    a network prefers one.
+    """
+    generator = np.random.default_rng(0)
+    more = np.arange(len(logits), labels) % len(logits)
+    behind = generator.uniform(2, 4, (len(more), 1, 1))
+    noise = generator.normal(0, 0.5, (len(more), *logits.shape[1:]))
+    return np.concatenate([logits, logits[more] - behind + noise]).astype(np.float32)

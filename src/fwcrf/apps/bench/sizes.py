@@ -1,0 +1,120 @@
+"""Whole inferences of other sizes: few and many labels, a large image, a volume, a batch."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import torch
+
+from fwcrf import refine
+from fwcrf.apps.bench import peer, peers, pictures
+from fwcrf.apps.bench.report import print_rows
+from fwcrf.apps.bench.rows import Compared, Row, assemble, spreads
+from fwcrf.apps.bench.timing import Case, Plan, Work, measure
+
+LABELS = 21
+STEPS = 10
+TARGETS = {1: 5.0, 2: 9.0}
+
+
+def run(plan: Plan) -> dict[str, object]:
+    """Measure, print, and return everything."""
+    name = pictures.names()[1]
+    rows = []
+    for what, works in problems(name, plan).items():
+        # Two labels take little time, and so are disturbed more, and repeated for little.
+        most = 1 if plan.quick else 15 if what == "2 labels" else 3
+        rows += compared(name, what, works, plan.at_most(most))
+    print_rows("Other sizes", rows)
+    return {"rows": rows}
+
+
+def problems(name: str, plan: Plan) -> dict[str, dict[str, Work]]:
+    """Ours and pydensecrf's work, by what it is."""
+    image = pictures.named(name)
+    large = (1000, 750) if plan.quick else (2000, 1500)
+    side, batch = (48, 2) if plan.quick else (128, 16)
+    labels = 60 if plan.quick else 150
+    return {
+        "2 labels": _pair(image, 2),
+        f"{labels} labels": _pair(image, labels),
+        f"{labels} labels, a network's scores, split": _pair(
+            image, labels, pictures.split(pictures.network_scores(name), labels)
+        ),
+        f"{large[0]} x {large[1]}, {LABELS} labels": _pair(pictures.named(name, *large), LABELS),
+        f"{large[0]} x {large[1]}, {LABELS} labels, a network's scores": _pair(
+            pictures.named(name, *large), LABELS, pictures.network_scores(name, *large)
+        ),
+        f"volume {side}^3, 3 labels": _volume(side, 3),
+        f"batch of {batch}, {LABELS} labels": _batch(image, LABELS, batch),
+        f"batch of {batch}, {LABELS} labels, a network's scores": _batch(
+            image, LABELS, batch, pictures.network_scores(name)
+        ),
+    }
+
+
+def compared(picture: str, what: str, works: dict[str, Work], plan: Plan) -> list[Row]:
+    cases = [Case("ours", lambda: works["ours"], picture, count) for count in plan.threads]
+    cases += [Case("pydensecrf", lambda: works["pydensecrf"], picture)] if peer.dcrf else []
+    wanted = Compared(f"{STEPS} steps of mf, {what}", "ours", {"pydensecrf": "pydensecrf"}, TARGETS)
+    return assemble(spreads(measure(cases, plan.rounds)), [wanted], plan.threads)
+
+
+def _unary(image: np.ndarray, labels: int, logits: np.ndarray | None) -> np.ndarray:
+    """``(labels, n)``; soft and random, unless there are scores."""
+    return peer.unary(image, labels) if logits is None else np.ascontiguousarray(-logits.reshape(labels, -1))
+
+
+def _pair(image: np.ndarray, labels: int, logits: np.ndarray | None = None) -> dict[str, Work]:
+    unary = _unary(image, labels, logits)
+    works = {"ours": peers.ours(image, unary, STEPS)}
+    if peer.dcrf:
+        works["pydensecrf"] = peers.available()["pydensecrf"].inference(image, unary, STEPS)
+    return works
+
+
+def _volume(side: int, labels: int) -> dict[str, Work]:
+    volume = pictures.volume(side)
+    unary = peer.unary(volume.reshape(side, -1), labels)
+    scores = torch.from_numpy(-unary).view(labels, *volume.shape)
+    grey = torch.from_numpy(volume)[None]
+    settings = {"from_logits": True, "solver": "mf", "num_steps": STEPS, "spatial_dims": 3}
+
+    def ours() -> object:
+        return refine(grey, scores, return_probabilities=True, **settings)  # type: ignore[arg-type]
+
+    def theirs() -> object:
+        assert peer.dcrf is not None
+        place = np.stack(np.meshgrid(*map(np.arange, volume.shape), indexing="ij")).reshape(3, -1)
+        place = place.astype(np.float32)
+        crf = peer.dcrf.DenseCRF(volume.size, labels)
+        crf.setUnaryEnergy(unary)
+        crf.addPairwiseEnergy(place / peers.SPATIAL, compat=1)
+        both = np.concatenate([place / peers.XY, volume.reshape(1, -1) / np.float32(peers.COLOR)])
+        crf.addPairwiseEnergy(np.ascontiguousarray(both, dtype=np.float32), compat=1)
+        return np.array(crf.inference(STEPS))
+
+    return {"ours": ours, "pydensecrf": theirs}
+
+
+def _batch(image: np.ndarray, labels: int, count: int, logits: np.ndarray | None = None) -> dict[str, Work]:
+    images = [np.roll(image, 7 * shift, axis=1) for shift in range(count)]
+    unary = _unary(image, labels, logits)
+    picture, logits = (
+        torch.cat(each) for each in zip(*(peers.tensors(i, unary) for i in images), strict=True)
+    )
+    ours = partial(
+        refine,
+        picture.byte(),
+        logits,
+        from_logits=True,
+        solver="mf",
+        num_steps=STEPS,
+        return_probabilities=True,
+    )
+    works: dict[str, Work] = {"ours": ours}
+    if peer.dcrf:
+        each = [peers.available()["pydensecrf"].inference(i, unary, STEPS) for i in images]
+        works["pydensecrf"] = lambda: [work() for work in each]
+    return works

@@ -1,0 +1,21 @@
+"""``fwcrf`` on the command line: one file per command.
+
+Commands import what they need when they run, so that help is there at once. Progress and messages go to
+standard error, results to standard output or to files. The exit status is 0, 1 for a failure, 2 for bad
+usage.
+"""
+
+from __future__ import annotations
+
+import sys
+
+
+def main() -> None:
+    """The program ``fwcrf``."""
+    try:
+        from fwcrf.apps.cli.app import run
+    except ModuleNotFoundError as error:
+        if error.name != "typer":
+            raise
+        sys.exit("fwcrf: the command line needs typer, which is not installed: pip install 'fwcrf[cli]'")
+    sys.exit(run())

@@ -1,0 +1,73 @@
+"""The commands together, and what happens when one of them fails."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from typing import Annotated
+
+import typer
+
+from fwcrf.apps.cli import batch, bench, demo, evaluate, experiment, map, refine, train, tune
+
+# Plain text, because colours and frames take longer to import than the rest together.
+app: typer.Typer = typer.Typer(
+    name="fwcrf",
+    help="Dense conditional random fields by regularized Frank-Wolfe.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("refine")(refine.refine)
+app.command("batch")(batch.batch)
+app.command("tune")(tune.tune)
+app.command("map")(map.map_)
+app.command("bench", context_settings=bench.ANY)(bench.bench)
+app.command("train")(train.train)
+app.command("eval")(evaluate.evaluate)
+app.command("experiment")(experiment.experiment)
+app.command("demo")(demo.demo)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from fwcrf import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="Show where in the program an error came from.")
+    ] = False,
+) -> None:
+    if traceback:
+        os.environ["FWCRF_TRACEBACK"] = "1"
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run a command, and answer with its exit status; errors that are sentences are printed as such."""
+    # Not where in the program it was said, which means nothing to a user.
+    warnings.showwarning = lambda message, *_, **__: print(f"fwcrf: {message}", file=sys.stderr)
+    try:
+        app(arguments, prog_name="fwcrf")
+    except SystemExit as status:
+        return status.code if isinstance(status.code, int) else int(status.code is not None)
+    except MemoryError:
+        problem = "there is too little memory for this"
+    except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
+        if os.environ.get("FWCRF_TRACEBACK"):
+            raise
+        problem = str(error)
+    else:
+        return 0
+    print(f"fwcrf: {problem}", file=sys.stderr)
+    return 1

@@ -1,0 +1,101 @@
+"""``fwcrf batch``: many images."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from fwcrf.apps.cli.options import reading_of, settings_of, takes
+from fwcrf.apps.cli.progress import progress, say
+
+if TYPE_CHECKING:
+    from fwcrf.apps.batch.job import Reading
+    from fwcrf.apps.batch.run import Engine, Plan
+    from fwcrf.apps.files.settings import Settings
+
+
+@takes(settings=settings_of, reading=reading_of)
+def batch(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A folder of images, or a list: .csv or .jsonl with image, scores and perhaps output.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where label maps go.")],
+    *,
+    scores: Annotated[
+        Path | None,
+        typer.Option("--scores", "-s", metavar="FOLDER", help="Scores, called like the images of a folder."),
+    ] = None,
+    ending: Annotated[str, typer.Option(help="Format of the label maps, if a list does not say.")] = ".png",
+    workers: Annotated[
+        int | None, typer.Option("--workers", "-j", min=1, help="Processes (default: one per processor).")
+    ] = None,
+    engine: Annotated[Literal["local", "ray"], typer.Option(help="Where the work is done.")] = "local",
+    address: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="A Ray cluster; without it, one is started here.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace files in the way that no batch has written.")
+    ] = False,
+    settings: Settings,
+    reading: Reading,
+) -> None:
+    """Better labels for many images.
+
+    What is done already is not done again: after an interruption, run the same command. A file that cannot
+    be read is reported and does not stop the others; the exit status is then 1.
+    """
+    from fwcrf.apps.batch.job import RefineJob
+    from fwcrf.apps.batch.manifest import read_manifest
+    from fwcrf.apps.batch.run import run
+
+    if source.is_dir() and scores is None:
+        raise typer.BadParameter(
+            f"{source} is a folder, and its scores are in one too.", param_hint="--scores"
+        )
+    if address is not None and engine != "ray":
+        raise typer.BadParameter("is for --engine ray.", param_hint="--address")
+    if engine == "ray":
+        # The workers of a cluster are at home in other folders.
+        source, output, scores = source.absolute(), output.absolute(), scores and scores.absolute()
+    items = read_manifest(source, scores, ending=ending)
+    job = RefineJob(str(output), settings, reading)
+    said, failed, done = [], 0, 0
+    with progress("refining", len(items)) as advance:
+
+        def announce(plan: Plan) -> None:
+            if plan.stale:
+                advance(f"{plan.stale} were made with other settings or files, and are made again", 0)
+            advance(None, plan.done)
+
+        for outcome in run(
+            items,
+            job,
+            num_workers=workers,
+            engine=_engine(engine, address),
+            overwrite=overwrite,
+            planned=announce,
+        ):
+            failed += outcome.error is not None
+            done += outcome.error is None
+            said += outcome.warnings
+            advance(f"failed: {outcome.item.image}: {outcome.error}" if outcome.error else None)
+    say(said)
+    print(f"{done} refined, {len(items) - done - failed} done before, {failed} failed", file=sys.stderr)
+    raise typer.Exit(1 if failed else 0)
+
+
+def _engine(name: str, address: str | None) -> Engine | None:
+    if name == "local":
+        return None
+    from fwcrf.apps.batch.on_ray import run
+
+    return partial(run, address=address)

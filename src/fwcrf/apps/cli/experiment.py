@@ -1,0 +1,73 @@
+"""``fwcrf experiment``: the paper's experiments, on images at hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def experiment(
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NAME...",
+            help="energy, lambda, lambdas, long, tune, potts-miou, joint, fw-fails, trainable, per-class, "
+            "or all.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where everything is written.")
+    ],
+    *,
+    data: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="What holds voc2012 and weights (default: FWCRF_DATA)."),
+    ] = None,
+    images: Annotated[
+        int | None,
+        typer.Option(
+            min=2, help="Images to look at (default: 32 for energies, all of the half for accuracies)."
+        ),
+    ] = None,
+    seeds: Annotated[
+        list[int] | None, typer.Option("--seeds", help="Seed of a training run; more than once (default: 0).")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A look at the whole in a minute or two; the figures mean little.")
+    ] = False,
+    workers: Annotated[
+        int | None, typer.Option("--workers", "-j", min=1, help="Processes (default: one per processor).")
+    ] = None,
+    paper: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Curves of the paper's figures (default: FWCRF_PAPER, or paper/curves.csv beside the data).",
+        ),
+    ] = None,
+) -> None:
+    """Do experiments of the paper: NAME.csv, NAME.svg and NAME.txt, its conclusion; of several, report.html.
+
+    What is measured is kept in FOLDER: after an interruption, run the same command.
+    """
+    from fwcrf.apps.cli.progress import progress
+    from fwcrf.apps.experiments import EXPERIMENTS, Setup, run
+    from fwcrf.apps.experiments.setup import data_folder, paper_curves
+
+    for name in names:
+        if name != "all" and name not in EXPERIMENTS:
+            raise typer.BadParameter(
+                f"{name!r}; expected all, or one of {', '.join(EXPERIMENTS)}.", param_hint="NAME"
+            )
+    folder = data_folder(data)
+    output.mkdir(parents=True, exist_ok=True)
+    with progress("experiments", 0) as advance:
+        setup = Setup(
+            folder, output, images, tuple(seeds or (0,)), quick, workers, paper_curves(paper, folder), advance
+        )
+        outcomes = run(list(EXPERIMENTS) if "all" in names else names, setup)
+    for outcome in outcomes:
+        print(f"{outcome.name}: {outcome.conclusion}")

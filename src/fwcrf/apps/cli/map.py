@@ -1,0 +1,65 @@
+"""``fwcrf map``: the most likely labels of a graphical model."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
+
+def map_(
+    model: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="Unary and pairwise factors, .uai.", show_default=False)
+    ],
+    evidence: Annotated[
+        Path | None, typer.Option("--evidence", "-e", metavar="FILE", help="Known labels, .uai.evid.")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Where the labels go (default: standard output)."
+        ),
+    ] = None,
+    solver: Annotated[
+        str, typer.Option(metavar="NAME", help="Solver, or lp-... for linear relaxations.")
+    ] = "l2fw",
+    lambda_: Annotated[
+        float | None, typer.Option("--lambda", help="Weight of the solver's regularizer.")
+    ] = None,
+    steps: Annotated[int, typer.Option(min=0, help="Steps of the solver.")] = 50,
+    rounding: Annotated[Literal["nearest", "bcd"], typer.Option(help="Rounding.")] = "bcd",
+    restarts: Annotated[int, typer.Option(min=0, help="Local searches from disturbed labels.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of what is random.")] = 0,
+) -> None:
+    """Labels of low energy for MODEL, in the format of the UAI competitions.
+
+    What is known about them goes to standard error: the energy, minus the logarithm of the product of all
+    factors; that logarithm; a lower bound on the energy, where the solver has one; and the time it took.
+    """
+    import time
+
+    import fwcrf
+    from fwcrf.storage.atomic import check_writable, writing
+
+    if output is not None:
+        check_writable(output)
+    settings: dict[str, Any] = {} if lambda_ is None else {"weight": lambda_}
+    if restarts:
+        settings |= {"restarts": restarts, "seed": seed}
+    mrf = fwcrf.read_uai(model, evidence=evidence)
+    start = time.perf_counter()
+    found = mrf.solve(solver, steps, rounding, **settings)
+    labels, energy = found.labels.tolist(), float(found.energy)
+    seconds = time.perf_counter() - start
+    text = f"MPE\n{len(labels)} {' '.join(map(str, labels))}\n"
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        with writing(output) as file:
+            file.write(text.encode())
+    print(f"energy {energy:.6f}\nlog-value {-energy:.6f}", file=sys.stderr)
+    if found.bound is not None:
+        print(f"bound {float(found.bound):.6f}", file=sys.stderr)
+    print(f"seconds {seconds:.3f}", file=sys.stderr)

@@ -1,0 +1,75 @@
+"""``fwcrf refine``: one image."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fwcrf.apps.cli.options import reading_of, settings_of, takes
+
+if TYPE_CHECKING:
+    from fwcrf.apps.batch.job import Reading
+    from fwcrf.apps.files.settings import Settings
+
+
+@takes(settings=settings_of, reading=reading_of)
+def refine(
+    image: Annotated[
+        Path, typer.Argument(metavar="IMAGE", help="PNG, JPEG, TIFF, .npy or NIfTI.", show_default=False)
+    ],
+    scores: Annotated[
+        Path, typer.Option("--scores", "-s", metavar="FILE", help=".npy, .npz, NIfTI, or a label map.")
+    ],
+    output: Annotated[
+        Path,
+        typer.Option("--output", "-o", metavar="FILE", help="Label map: .png, .npy, .npz, .tif or NIfTI."),
+    ],
+    *,
+    overlay: Annotated[
+        bool, typer.Option("--overlay", help="Also draw the labels over the image, into NAME-overlay.png.")
+    ] = False,
+    probabilities: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the probabilities: .npy or .npz.")
+    ] = None,
+    settings: Settings,
+    reading: Reading,
+) -> None:
+    """Better labels for IMAGE from a network's scores."""
+    from fwcrf.apps.batch.job import refine_files
+    from fwcrf.apps.files.arrays import write_npy, write_npz
+    from fwcrf.apps.files.formats import format_by_name, stem
+    from fwcrf.apps.files.labels import check_labels_name, write_labels
+    from fwcrf.apps.files.palette import overlay as draw
+    from fwcrf.apps.files.pictures import write_colours
+    from fwcrf.storage.atomic import check_writable, writing
+
+    try:
+        check_labels_name(output)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--output") from error
+    if probabilities is not None and format_by_name(probabilities) not in ("npy", "npz"):
+        raise typer.BadParameter(f"{probabilities} is not called .npy or .npz.", param_hint="--probabilities")
+    drawn = output.with_name(f"{stem(output)}-overlay.png") if overlay else None
+    written = [path for path in (output, drawn, probabilities) if path is not None]
+    for path in written:
+        check_writable(path)
+    if len({path.resolve() for path in [image, scores, *written]}) < 2 + len(written):
+        raise typer.BadParameter("each file that is read or written needs a name of its own.")
+
+    found = refine_files(image, scores, settings, reading, return_probabilities=probabilities is not None)
+    if drawn is not None and found.labels.ndim != 2:
+        raise typer.BadParameter("a volume cannot be drawn.", param_hint="--overlay")
+    write_labels(output, found.labels, affine=found.picture.affine)
+    if drawn is not None:
+        with writing(drawn) as file:
+            write_colours(file, draw(found.picture.values, found.labels))
+    if probabilities is not None and found.probabilities is not None:
+        with writing(probabilities) as file:
+            if format_by_name(probabilities) == "npy":
+                write_npy(file, found.probabilities)
+            else:
+                write_npz(file, probabilities=found.probabilities)
+    print(f"written: {', '.join(map(str, written))}", file=sys.stderr)

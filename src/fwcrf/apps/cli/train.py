@@ -1,0 +1,46 @@
+"""``fwcrf train``: a network, a CRF behind it, or both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def train(
+    config: Annotated[
+        str,
+        typer.Argument(
+            metavar="CONFIG",
+            help="A YAML file, or the name of a config that comes along: pretrain, finetune-voc, "
+            "finetune-cityscapes, joint-voc, joint-cityscapes, joint-small.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where everything is written.")
+    ],
+    *,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="NAME=VALUE", help="Change a setting, for example data.root=VOCdevkit."
+        ),
+    ] = None,
+) -> None:
+    """Train what CONFIG says, or go on where it was stopped: the same command again.
+
+    In several processes: torchrun --nproc-per-node 2 -m fwcrf train ...
+    """
+    from fwcrf.apps.cli.progress import progress
+    from fwcrf.apps.training import loop, read_config
+    from fwcrf.apps.training.distributed import joined
+
+    settings = read_config(config, changes or ())
+    with joined(settings.run.device) as group:
+        total = loop.length(settings) if group.rank == 0 else 0
+        with progress("training", total) as advance:
+            done = loop.train(settings, output, advance, group)
+    if group.rank == 0 and done.report is not None:
+        print(f"mean IoU {100 * done.report['mean_iou']:.2f} %")

@@ -1,0 +1,122 @@
+"""``fwcrf tune``: settings for one's own data."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fwcrf.apps.cli.options import reading_of, settings_of, takes
+from fwcrf.apps.cli.progress import progress, say
+
+if TYPE_CHECKING:
+    from fwcrf.apps.batch.job import Reading
+    from fwcrf.apps.files.settings import Settings
+    from fwcrf.apps.tuning import Tuned
+
+
+@takes(settings=settings_of, reading=reading_of)
+def tune(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A folder of images, or a list: .csv or .jsonl with image, scores and truth.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Where the best settings go, as YAML.")
+    ],
+    *,
+    scores: Annotated[
+        Path | None,
+        typer.Option("--scores", "-s", metavar="FOLDER", help="Scores, called like the images of a folder."),
+    ] = None,
+    truth: Annotated[
+        Path | None,
+        typer.Option(
+            "--truth", "-t", metavar="FOLDER", help="True labels, called like the images of a folder."
+        ),
+    ] = None,
+    trials: Annotated[int, typer.Option(min=1, help="Settings to try.")] = 40,
+    images: Annotated[int, typer.Option(min=1, help="Images to try them on, drawn at random.")] = 10,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Parameter to tune, such as lambda or bilateral.xy (default: all)."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of what is random.")] = 0,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also draw what was tried: .png, .svg or .pdf.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option("--workers", "-j", min=1, help="Processes (default: one per processor).")
+    ] = None,
+    settings: Settings,
+    reading: Reading,
+) -> None:
+    """Find lambda, weights and bandwidths on a few labelled images.
+
+    Settings are compared by the mean IoU over all the images together. `fwcrf refine` and `fwcrf batch` take
+    what is found with --config. After an interruption, run the same command: what was measured is not
+    measured again.
+    """
+    import random
+
+    from fwcrf.apps.batch.manifest import read_manifest
+    from fwcrf.apps.files.settings import write_settings
+    from fwcrf.apps.tuning import tune
+    from fwcrf.apps.tuning.plot import plot as draw
+    from fwcrf.optional import needed
+    from fwcrf.storage.atomic import check_writable
+
+    if source.is_dir() and (scores is None or truth is None):
+        raise typer.BadParameter(f"{source} is a folder; it needs --scores and --truth.", param_hint="SOURCE")
+    if output.suffix not in (".yaml", ".yml"):
+        raise typer.BadParameter(f"{output} is not called .yaml.", param_hint="--output")
+    if plot is not None:
+        if plot.suffix not in (".png", ".svg", ".pdf"):
+            raise typer.BadParameter(f"{plot} is not called .png, .svg or .pdf.", param_hint="--plot")
+        needed("matplotlib", "plot")
+        check_writable(plot)
+    check_writable(output)
+    items = read_manifest(source, scores, truth=truth)
+    items = random.Random(seed).sample(items, min(images, len(items)))
+    with progress("trying", trials) as advance:
+        tuned = tune(
+            items,
+            settings,
+            reading,
+            only=only or None,
+            num_trials=trials,
+            seed=seed,
+            num_workers=workers,
+            journal=output.with_name(f"{output.stem}-trials.jsonl"),
+            progress=lambda trial: advance(f"{100 * trial.score:6.2f} %  {_in_words(trial.point)}"),
+        )
+    say(tuned.warnings)
+    for item, error in tuned.failures:
+        print(f"left out: {item.image}: {error}", file=sys.stderr)
+    summary = _summary(tuned, seed)
+    write_settings(output, tuned.settings, summary)
+    if plot is not None:
+        draw(plot, tuned)
+    print(summary)
+    raise typer.Exit(1 if tuned.failures else 0)
+
+
+def _summary(tuned: Tuned, seed: int) -> str:
+    return (
+        f"mean IoU over {tuned.num_images} images, {len(tuned.trials)} trials, seed {seed}\n"
+        f"scores alone  {100 * tuned.scores_alone:6.2f} %\n"
+        f"start         {100 * tuned.trials[0].score:6.2f} %  {_in_words(tuned.trials[0].point)}\n"
+        f"best          {100 * tuned.best.score:6.2f} %  {_in_words(tuned.best.point)}"
+    )
+
+
+def _in_words(point: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in point.items())

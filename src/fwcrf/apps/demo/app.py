@@ -1,0 +1,323 @@
+"""The answers to the page's requests."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from functools import cache, partial
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from threading import Event as Flag
+from threading import Lock
+from typing import Any
+
+import anyio.to_thread
+from anyio import CapacityLimiter
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from fwcrf.apps.batch.job import hearing, without_void
+from fwcrf.apps.demo import pictures
+from fwcrf.apps.demo.guard import Guard
+from fwcrf.apps.demo.request import LABELS
+from fwcrf.apps.demo.request import Request as Asked
+from fwcrf.apps.demo.sessions import Picture, Session, Sessions, Uploaded
+from fwcrf.apps.demo.snippet import snippet
+from fwcrf.apps.demo.solve import Stale, answer, read_logits
+from fwcrf.apps.files.formats import format_of
+from fwcrf.apps.files.labels import encode_labels
+from fwcrf.apps.files.pictures import write_colours
+from fwcrf.apps.files.scores import read_scores
+from fwcrf.storage.errors import FileError
+from fwcrf.storage.limits import in_words
+
+STATIC = Path(__file__).parent / "static"
+# Bytes that may be sent: a picture, a file of scores, anything else. And the memory that scores may take.
+MOST_PICTURE = 20_000_000
+MOST_SCORES = 50_000_000
+MOST_JSON = 1_000_000
+SCORES_LIMIT = 200_000_000
+# Seconds that a visitor may be silent while sending.
+PATIENCE = 20.0
+# Answers that are computed at a time; the others wait for their turn.
+AT_A_TIME = 2
+
+_LINES = "application/x-ndjson"
+_STALE = b'{"event": "stale"}\n'
+_KINDS = ("probabilities", "logits", "labels", "mask")
+# What is warned of in one thread must not be heard in another.
+_hearing = Lock()
+
+
+class Refused(Exception):
+    """A request that is answered with a status and a sentence."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def create_app(host: str = "127.0.0.1", sessions: Sessions | None = None) -> Starlette:
+    """The page and its answers, for those who call it by ``host``."""
+    routes = [
+        Route("/", _page),
+        Mount("/static", StaticFiles(directory=STATIC)),
+        Route("/thumbnails/{name}", _thumbnail),
+        Route("/api/session", _begin, methods=["POST"]),
+        Route("/api/picture", _picture, methods=["GET", "POST"]),
+        Route("/api/scores", _scores, methods=["POST"]),
+        Route("/api/solve", _solve, methods=["POST"]),
+        Route("/api/mask", _mask),
+        Route("/api/snippet", _snippet),
+    ]
+    app = Starlette(
+        routes=routes,
+        middleware=[Middleware(Guard, host=host)],
+        exception_handlers={Refused: _sentence, ValueError: _sentence, ClientDisconnect: _sentence},  # type: ignore
+    )
+    app.state.sessions = Sessions() if sessions is None else sessions
+    app.state.limiter = None  # made when first used, in the loop that it belongs to
+    return app
+
+
+async def _sentence(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": str(error)}, getattr(error, "status", 400))
+
+
+async def _page(request: Request) -> Response:
+    return Response(_file("index.html"), media_type="text/html")
+
+
+@cache
+def _file(name: str) -> bytes:
+    return (STATIC / name).read_bytes()
+
+
+async def _thumbnail(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in pictures.BUNDLED:
+        raise Refused(404, "there is no such picture.")
+    content = await _work(request, partial(_small, name))
+    return Response(content, media_type="image/jpeg", headers={"Cache-Control": "max-age=3600"})
+
+
+@cache
+def _small(name: str) -> bytes:
+    file = io.BytesIO()
+    write_colours(file, pictures.fitted(pictures.bundled(name), 160), "JPEG")
+    return file.getvalue()
+
+
+async def _begin(request: Request) -> Response:
+    # A header that a page from elsewhere could only send after asking, and being refused.
+    if request.headers.get("x-fwcrf") != "1":
+        raise Refused(403, "expected the header X-Fwcrf: 1.")
+    shown = [{"name": name, "title": one.title} for name, one in pictures.BUNDLED.items()]
+    return JSONResponse({"session": request.app.state.sessions.begin(), "pictures": shown})
+
+
+async def _picture(request: Request) -> Response:
+    session = _session(request)
+    if request.method == "GET":
+        if session.picture is None:
+            raise Refused(404, "there is no picture yet.")
+        return Response(await _work(request, partial(_png, session.picture.values)), media_type="image/png")
+    bundled = request.query_params.get("bundled")
+    if bundled is not None:
+        values = await _work(request, partial(pictures.bundled, bundled))
+        strokes = pictures.example_strokes(bundled, values.shape[:2])
+        picture = Picture(values, bundled, bundled=True)
+    else:
+        name = _name(request)
+        values = await _uploaded(request, MOST_PICTURE, name, pictures.read_picture)
+        strokes, picture = [], Picture(values, name, bundled=False)
+    session.turn += 1
+    session.picture, session.uploaded, session.result = picture, None, None
+    session.kept.clear()
+    return JSONResponse(
+        {
+            "width": values.shape[1],
+            "height": values.shape[0],
+            "strokes": [stroke._asdict() for stroke in strokes],
+        }
+    )
+
+
+async def _scores(request: Request) -> Response:
+    session = _session(request)
+    picture = session.picture
+    if picture is None:
+        raise Refused(400, "there is no picture yet; expected one to be chosen first.")
+    kind = request.query_params.get("kind") or None
+    if kind is not None and kind not in _KINDS:
+        raise Refused(400, f"kind={kind[:40]!r}; expected {', '.join(_KINDS)}.")
+    name = _name(request)
+    uploaded, said = await _uploaded(
+        request, MOST_SCORES, name, partial(_read, kind=kind, name=name, shape=picture.values.shape[:2])
+    )
+    if session.picture is not picture:
+        raise Refused(409, "another picture was chosen in the meantime.")
+    session.turn += 1
+    session.uploaded, session.result = uploaded, None
+    return JSONResponse({"num_labels": uploaded.logits.shape[-1], "kind": uploaded.kind, "notes": list(said)})
+
+
+def _read(path: Path, kind: Any, name: str, shape: tuple[int, int]) -> tuple[Uploaded, tuple[str, ...]]:
+    if format_of(path) not in ("npy", "npz", "png"):
+        raise FileError(f"{path} is not a file of scores that is read here; expected .npy, .npz or PNG.")
+    axis = -1
+    given = read_scores(path, kind=kind, limit=SCORES_LIMIT)
+    if (
+        given.kind != "labels"
+        and given.values.ndim == 3
+        and given.values.shape[-1] > LABELS[1] >= given.values.shape[0]
+    ):
+        axis = 0
+        given = read_scores(path, kind=kind, limit=SCORES_LIMIT, label_axis=0)
+    values = given.values
+    if values.ndim not in ((2,) if given.kind == "labels" else (2, 3)) or 0 in values.shape:
+        raise FileError(
+            f"{path} has shape {values.shape}; expected (height, width, labels), or (height, width)."
+        )
+    with _hearing, hearing() as said:
+        if given.kind == "labels":
+            values = values if kind == "mask" else without_void(values, 255, str(path))
+            _check_count(path, int(values.max()) + 1)
+        else:
+            values = values.astype("float32")
+            _check_count(path, values.shape[-1] if values.ndim == 3 and values.shape[-1] > 1 else 2)
+        logits = read_logits(values, given.kind, shape)
+    return Uploaded(logits, name, kind or given.kind, axis), tuple(said)
+
+
+def _check_count(path: Path, count: int) -> None:
+    if count > LABELS[1]:
+        raise FileError(f"{path} has {count} labels; expected at most {LABELS[1]}.")
+
+
+async def _solve(request: Request) -> Response:
+    session = _session(request)
+    asked = Asked.of(_json(await _body(request, MOST_JSON)))
+    session.turn += 1
+    turn, left = session.turn, Flag()
+    events = answer(session, asked, lambda: left.is_set() or session.turn != turn)
+    # The first event before the answer begins, so that what is wrong has a status of its own.
+    try:
+        first = await _work(request, partial(next, events))
+    except Stale:
+        return Response(_STALE, media_type=_LINES)
+
+    async def lines() -> AsyncIterator[bytes]:
+        try:
+            event = first
+            while event is not None:
+                yield json.dumps(event).encode() + b"\n"
+                event = await _work(request, partial(next, events, None))
+        except Stale:
+            yield _STALE
+        finally:
+            left.set()
+            request.app.state.sessions.tidy()
+
+    return StreamingResponse(lines(), media_type=_LINES)
+
+
+async def _mask(request: Request) -> Response:
+    result = _finished(request)
+    file = io.BytesIO()
+    encode_labels(file, "mask.png", result.labels)
+    return Response(file.getvalue(), media_type="image/png", headers=_attached("mask.png"))
+
+
+async def _snippet(request: Request) -> Response:
+    text = snippet(_finished(request))
+    return Response(text, media_type="text/x-python", headers=_attached("refine_mask.py"))
+
+
+def _finished(request: Request) -> Any:
+    result = _session(request).result
+    if result is None:
+        raise Refused(404, "there are no labels yet.")
+    return result
+
+
+def _attached(name: str) -> dict[str, str]:
+    return {"Content-Disposition": f'attachment; filename="{name}"'}
+
+
+def _session(request: Request) -> Session:
+    found = request.app.state.sessions.get(request.headers.get("x-session", ""))
+    if found is None:
+        raise Refused(410, "the server no longer has this page's pictures; reload the page.")
+    return found
+
+
+def _name(request: Request) -> str:
+    """What the visitor calls the file, without folders and without what could not be printed."""
+    given = PureWindowsPath(PurePosixPath(request.query_params.get("name", "")).name).name
+    return "".join(c for c in given if c.isprintable())[:100] or "file"
+
+
+def _json(body: bytes) -> Any:
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise Refused(400, "the request is not JSON.") from None
+
+
+async def _body(request: Request, most: int) -> bytes:
+    parts: list[bytes] = []
+    await _receive(request, most, parts.append)
+    return b"".join(parts)
+
+
+async def _uploaded(request: Request, most: int, name: str, read: Callable[[Path], Any]) -> Any:
+    """What ``read`` makes of the file that is sent, which is gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="fwcrf-demo-") as folder:
+        path = Path(folder) / "upload"
+        with open(path, "wb") as file:
+            await _receive(request, most, file.write)
+        try:
+            return await _work(request, partial(read, path))
+        except ValueError as error:
+            raise Refused(400, str(error).replace(str(path), name)) from error
+        except MemoryError:
+            raise Refused(413, f"there is too little memory for {name}.") from None
+
+
+async def _receive(request: Request, most: int, take: Callable[[bytes], Any]) -> None:
+    """Hand on what is sent, bounded in size and in patience."""
+    stated = request.headers.get("content-length", "0")
+    size = 0 if not stated.isdecimal() or int(stated) <= most else most + 1
+    stream = request.stream().__aiter__()
+    while size <= most:
+        try:
+            part = await asyncio.wait_for(anext(stream), PATIENCE)
+        except StopAsyncIteration:
+            return
+        except TimeoutError:
+            raise Refused(408, "nothing more came; try again.") from None
+        size += len(part)
+        if size <= most:
+            take(part)
+    raise Refused(413, f"that is more than can be taken here; expected at most {in_words(most)}.")
+
+
+async def _work(request: Request, function: Callable[[], Any]) -> Any:
+    """Run in a thread, ``AT_A_TIME`` at a time for all visitors."""
+    state = request.app.state
+    if state.limiter is None:
+        state.limiter = CapacityLimiter(AT_A_TIME)
+    return await anyio.to_thread.run_sync(function, limiter=state.limiter)
+
+
+def _png(image: Any) -> bytes:
+    file = io.BytesIO()
+    write_colours(file, image)
+    return file.getvalue()

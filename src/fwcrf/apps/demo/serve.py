@@ -1,0 +1,58 @@
+"""The program: a socket, the page on it, and a browser to look at it."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import threading
+import webbrowser
+
+from fwcrf.apps.demo.guard import is_loopback
+from fwcrf.optional import needed
+
+
+def serve(host: str = "127.0.0.1", port: int = 8420, *, browser: bool = True) -> None:
+    """Serve the page until interrupted; port 0 takes any that is free."""
+    uvicorn = needed("uvicorn", "demo")
+    needed("starlette", "demo")
+    from fwcrf.apps.demo.app import create_app
+    from fwcrf.apps.demo.solve import warm_up
+
+    listening = _listen(host, port)
+    threading.Thread(target=warm_up, daemon=True).start()
+    name = f"[{host}]" if ":" in host else host
+    address = f"http://{name}:{listening.getsockname()[1]}/"
+    if not is_loopback(host):
+        print(
+            f"fwcrf: warning: listening on {host}: whoever reaches this machine can use the page, and what "
+            "is sent is not encrypted. Without --host it is for this machine alone.",
+            file=sys.stderr,
+        )
+    print(f"fwcrf: the demo is at {address} (Ctrl-C ends it)", file=sys.stderr, flush=True)
+    if browser:
+        # The socket listens already: what the browser asks now is answered as soon as the server runs.
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+    config = uvicorn.Config(
+        create_app(host), log_level="warning", access_log=False, lifespan="off", ws="none",
+        server_header=False, proxy_headers=False, limit_concurrency=100,
+        timeout_keep_alive=10, timeout_graceful_shutdown=2,
+    )  # fmt: skip
+    uvicorn.Server(config).run(sockets=[listening])
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    listening = None
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(family, socket.SOCK_STREAM)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(128)
+    except OSError as error:
+        if listening is not None:
+            listening.close()
+        raise OSError(
+            f"cannot listen on {host}, port {port}: {error.strerror or error}. Another port can be chosen: "
+            "--port, 0 for any that is free."
+        ) from error
+    return listening

@@ -1,0 +1,55 @@
+"""Curves: means over a set of images, and those of the paper's figures."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fwcrf.apps.experiments.runs import Seen
+
+
+@dataclass(frozen=True)
+class Curve:
+    """``solver`` and ``diminishing`` decide how it is drawn."""
+
+    label: str
+    x: list[float]
+    y: list[float]
+    solver: str
+    diminishing: bool = False
+
+
+def mean_energies(seen: Sequence[Seen]) -> list[float]:
+    """E_k - E_0 of the labels at each step looked at, the first of which is 0, averaged over images."""
+    return [
+        statistics.fmean(one.energies[place] - one.energies[0] for one in seen)
+        for place in range(len(seen[0].energies))
+    ]
+
+
+_SOLVERS = {
+    "MF": "mf", "FW": "fw", "FW (Adam)": "fw", "eFW": "efw", "l2FW": "l2fw", "PGD": "pgd", "PGM": "fista",
+    "ADMM": "admm",
+}  # fmt: skip
+
+
+def paper(path: Path, figure: str, dataset: str = "voc") -> list[Curve]:
+    """The curves of one of the paper's figures; those over lambda have it as x."""
+    found: dict[tuple[str, str, bool], tuple[list[float], list[float]]] = {}
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            if (row["dataset"], row["figure"]) != (dataset, figure):
+                continue
+            weight = "" if "vs_lambda" in figure else row["lambda"]
+            key = (row["method"], weight, row["stepsize"] == "diminishing")
+            x, y = found.setdefault(key, ([], []))
+            x.append(float(row["x"]))
+            y.append(float(row["y"]))
+    curves = []
+    for (method, weight, diminishing), (x, y) in found.items():
+        label = f"{method} {float(weight):g}" if weight else method
+        curves.append(Curve(label + " (decreasing steps)" * diminishing, x, y, _SOLVERS[method], diminishing))
+    return curves

@@ -1,0 +1,149 @@
+"""A network and a CRF trained together on the first half of the images, measured on the second."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fwcrf.apps.data import Splits
+from fwcrf.apps.evaluation import Confusion, predict
+from fwcrf.apps.experiments.halves import REPORT, TRAIN, write_halves
+from fwcrf.apps.experiments.kept import Kept
+from fwcrf.apps.experiments.remembering import Features, network
+from fwcrf.apps.experiments.setup import Setup
+from fwcrf.apps.files import FileError
+from fwcrf.apps.models import CNNCRF
+from fwcrf.apps.training import Config, build, train
+
+
+@dataclass(frozen=True)
+class Variant:
+    """What is trained: a CRF with these settings behind the network, or the network alone."""
+
+    label: str
+    crf: dict[str, Any] | None
+    optimizer: dict[str, Any] = field(default_factory=dict)
+    epochs: int = 4
+    validate_every: int | None = None  # epochs; None: after the last
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run: its folder, and the confusion matrices after some epochs."""
+
+    folder: Path
+    model: CNNCRF
+    confusion: Tensor  # after the last epoch
+    curve: list[float]  # mean IoU after each epoch validated, in percent
+
+
+class Learning:
+    """Training runs of one experiment, which share their images and the frozen part of the network."""
+
+    def __init__(self, setup: Setup) -> None:
+        if not setup.weights.is_file():
+            raise FileError(
+                f"{setup.weights} is not there; expected the weights of the network to train from."
+            )
+        self.setup = setup
+        self.root: Path = write_halves(setup)
+        self.num_images: int = len(Splits(self.root, TRAIN))
+        self.network: build.Network = network(_features(setup))
+
+    def config(self, variant: Variant, seed: int) -> Config:
+        """With the paper's learning rates, except that the network's is ten times as high: steps are few."""
+        epochs = 1 if self.setup.quick else variant.epochs
+        side = self.setup.side
+        values: dict[str, Any] = {
+            "data": {
+                "name": "splits", "root": str(self.root), "train": TRAIN, "val": REPORT, "crop": [side, side],
+                "scale": [1.0, 1.0],
+            },
+            "model": {
+                "name": "own", "batch_norm": "frozen",
+                "settings": {"weights": str(self.setup.weights), "canvas": None if self.setup.quick else 513},
+            },
+            "crf": variant.crf,
+            "optimizer": {"cnn_lr": 0.001, "crf_lr": 0.01, "weight_decay": 0.0, **variant.optimizer},
+            "epochs": epochs,
+            "batch_size": min(4, self.num_images),
+            "micro_batch": 1,
+            "seed": seed,
+            "run": {"workers": 0, "validate_every": variant.validate_every or epochs, "checkpoint_every": 10},
+        }  # fmt: skip
+        return Config.of(values)
+
+    def train(self, variant: Variant, seed: int) -> Result:
+        """Train, go on, or find it done."""
+        config = self.config(variant, seed)
+        folder = self.folder(config)
+        self.setup.progress(f"{variant.label}, seed {seed}: {folder.name}", 0)
+        with warnings.catch_warnings():
+            # That vanilla Frank-Wolfe does not learn is what an experiment is to show.
+            warnings.filterwarnings("ignore", "learnable=.* with vanilla Frank-Wolfe")
+            done = train(config, folder, self._tell, network=self.network)
+        assert done.report is not None
+        with (folder / "validation.csv").open() as file:
+            head, *lines = (line.strip().split(",") for line in file)
+        curve = [100 * float(line[head.index("mean_iou")]) for line in lines]
+        return Result(folder, done.model.eval(), torch.tensor(done.report["confusion"]), curve)
+
+    def start(self, variant: Variant, seed: int = 0) -> CNNCRF:
+        """The model before its first step."""
+        config = self.config(variant, seed)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "learnable=.* with vanilla Frank-Wolfe")
+            torch.manual_seed(seed)
+            return build.model(config, Splits(self.root, REPORT).classes, self.network).eval()
+
+    def confusion(self, model: CNNCRF, folder: Path, num_steps: int | None, half: str = REPORT) -> Tensor:
+        """Of a model on a half, with so many steps of its CRF (None: as it is); kept in the folder."""
+        kept = Kept(folder / "accuracy.json", {"root": self.root.name})
+        key = f"{half}, {num_steps} steps"
+        if key not in kept:
+            dataset = Splits(self.root, half)
+            if num_steps is not None and model.crf is not None:
+                model.crf.num_steps = num_steps  # type: ignore[assignment]
+            counts = Confusion(len(dataset.classes), dataset.classes.ignore_index)
+            for _, labels, truth in predict(model, dataset):
+                counts.update(labels, truth)
+            kept[key] = counts.matrix.tolist()
+        return torch.tensor(kept[key])
+
+    def folder(self, config: Config) -> Path:
+        """One per config, whatever experiment it is for."""
+        mapping = {name: value for name, value in config.mapping().items() if name != "run"}
+        mapping["data"] = {**mapping["data"], "root": self.root.name}
+        text = json.dumps([mapping, config.run.validate_every], sort_keys=True)
+        digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+        return self.setup.output / "kept" / "trained" / digest
+
+    def _tell(self, line: str | None = None, count: int = 1) -> None:
+        if line:
+            self.setup.progress(line, 0)
+
+
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
+    """The standard deviation of a sample of more than one.
+
+    >>> mean_and_deviation([1.0, 3.0])
+    (2.0, 1.4142135623730951)
+    """
+    found = torch.tensor(values, dtype=torch.float64)
+    return found.mean().item(), found.std().item() if len(values) > 1 else None
+
+
+# What was seen by the frozen part of the network, for all experiments of a process.
+_SEEN: dict[tuple[str, bool], Features] = {}
+
+
+def _features(setup: Setup) -> Features:
+    return _SEEN.setdefault((str(setup.weights.resolve()), setup.quick), {})

@@ -1,0 +1,110 @@
+"""Runs over a set of images: in several processes, each run of each image once and for all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fwcrf import __version__
+from fwcrf.apps.batch.job import file_identity
+from fwcrf.apps.batch.local import Failure, Pool, attempt, processors
+from fwcrf.apps.batch.lock import exclusive
+from fwcrf.apps.experiments import images
+from fwcrf.apps.experiments.kept import Kept
+from fwcrf.apps.experiments.potts import Potts
+from fwcrf.apps.experiments.runs import Look, Run, Seen, View, carry_out
+from fwcrf.apps.experiments.setup import Setup
+from fwcrf.apps.files import FileError
+from fwcrf.storage.atomic import remove_leftovers
+
+Measured = dict[Run, list[Seen]]  # an entry per image
+
+
+@dataclass(frozen=True)
+class Job:
+    """All runs of an image that are still missing; its kernels are built once."""
+
+    root: Path
+    folder: Path
+    every: int
+
+    def __call__(self, task: tuple[str, list[Run]]) -> int:
+        name, runs = task
+        kept = self.kept(name)
+        picture = images.load(self.root, name, self.every)
+        views: dict[Potts, View] = {}
+        done = 0
+        for run in runs:
+            if is_missing(run, kept):
+                looks = {
+                    str(k): look for k, look in carry_out(run, self._view(run.model, views, picture)).items()
+                }
+                # What was seen before stays as it was.
+                kept[run.path] = looks | kept.get(run.path, {})
+                done += 1
+        return done
+
+    def _view(self, model: Potts, views: dict[Potts, View], picture: images.Picture) -> View:
+        if model not in views:
+            alike = [view.problem for other, view in views.items() if other.kernels == model.kernels]
+            problem = alike[0].weighted(model.weight) if alike else model.problem(picture, self.every)
+            views[model] = View(problem, picture.truth, images.scored(self.root).classes.ignore_index)
+        return views[model]
+
+    def kept(self, name: str) -> Kept:
+        identity = [file_identity(str(path)) for path in images.files(self.root, name)]
+        about: Any = {"version": __version__, "files": identity, "every": self.every}
+        return Kept(self.folder / f"{name}.json", about)
+
+
+def measure(setup: Setup, names: Sequence[str], runs: Sequence[Run]) -> Measured:
+    """What is seen of each run on each image; what was measured before is not measured again."""
+    complete(setup, dict.fromkeys(names, runs))
+    kept = [_job(setup).kept(name) for name in names]
+    return {run: [Seen.of([Look(*one[run.path][str(k)]) for k in run.steps]) for one in kept] for run in runs}
+
+
+def complete(setup: Setup, runs: Mapping[str, Sequence[Run]]) -> None:
+    """Carry out those of the runs of each image that are missing, all in the same processes."""
+    job = _job(setup)
+    job.folder.mkdir(parents=True, exist_ok=True)
+    with exclusive(job.folder):
+        remove_leftovers(job.folder)
+        todo = [(name, list(each)) for name, each in runs.items() if _missing(job, name, each)]
+        if todo:
+            setup.progress(f"{len(runs)} images, of which {len(runs) - len(todo)} are done", 0)
+        for number, answer in _answers(job, todo, setup.num_workers):
+            if isinstance(answer, Failure):
+                raise FileError(f"{todo[number][0]}: {answer.message}")
+            setup.progress(f"{todo[number][0]}: {answer} runs")
+
+
+def _job(setup: Setup) -> Job:
+    return Job(setup.voc, setup.output / "kept" / ("quick" if setup.quick else "images"), setup.every)
+
+
+def is_missing(run: Run, kept: Kept) -> bool:
+    """Whether one of its steps was not looked at yet, by a run of whichever experiment."""
+    return not {str(k) for k in run.steps} <= kept.get(run.path, {}).keys()
+
+
+def _missing(job: Job, name: str, runs: Sequence[Run]) -> bool:
+    kept = job.kept(name)
+    return any(is_missing(run, kept) for run in runs)
+
+
+def _answers(job: Job, todo: list[tuple[str, list[Run]]], num_workers: int | None):
+    workers = min(num_workers or processors(), len(todo))
+    if workers <= 1:
+        yield from ((number, attempt(job, task)) for number, task in enumerate(todo))
+        return
+    with Pool(job, workers, _one_thread) as pool:
+        yield from pool.run(todo)
+
+
+def _one_thread() -> None:
+    torch.set_num_threads(1)

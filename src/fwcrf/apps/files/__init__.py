@@ -1,0 +1,13 @@
+"""Images, scores, label maps and settings in files.
+
+Files are not trusted: what one would take in memory is known and bounded before it is decoded, nothing is
+unpickled, and a damaged one is answered with a sentence (``FileError``). Files are written whole or not at
+all.
+"""
+
+from fwcrf.apps.files.images import Picture, read_image
+from fwcrf.apps.files.labels import read_labels, write_labels
+from fwcrf.apps.files.scores import Scores, read_scores
+from fwcrf.storage.errors import FileError
+
+__all__ = ["FileError", "Picture", "Scores", "read_image", "read_labels", "read_scores", "write_labels"]

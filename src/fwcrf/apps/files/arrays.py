@@ -1,0 +1,96 @@
+"""Arrays in numpy's own formats, without ever unpickling anything.
+
+numpy's reader of ``.npz`` trusts the sizes that the archive states; here the header of the array decides: it
+is checked first, and no more is decompressed than it says.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+
+from fwcrf.storage.errors import FileError
+from fwcrf.storage.limits import DEFAULT_LIMIT, check_size
+
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def read_npy(path: Path | str, *, limit: int = DEFAULT_LIMIT) -> np.ndarray:
+    """The numbers in a ``.npy`` file."""
+    with open(path, "rb") as file:
+        return _read(file, str(path), limit)
+
+
+def read_npz(
+    path: Path | str, key: str | None = None, *, prefer: Sequence[str] = (), limit: int = DEFAULT_LIMIT
+) -> tuple[str, np.ndarray]:
+    """An array of a ``.npz`` file, with its name: ``key``, or the first of ``prefer``, or the only one."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+            chosen = _choose(str(path), names, key, prefer)
+            with archive.open(f"{chosen}.npy") as file:
+                return chosen, _read(file, f"{path}, array {chosen!r},", limit)
+    except FileError:
+        raise
+    # What a broken archive raises is written down nowhere: zlib.error, NotImplementedError, RuntimeError...
+    except Exception as error:
+        raise FileError(f"{path} is not a whole .npz file: {error}.") from error
+
+
+def write_npy(file: IO[bytes], array: np.ndarray) -> None:
+    """One array; objects, which would be pickled, are refused."""
+    np.lib.format.write_array(file, array, allow_pickle=False)
+
+
+def write_npz(file: IO[bytes], **arrays: np.ndarray) -> None:
+    """Arrays by name, compressed; objects, which would be pickled, are refused."""
+    np.savez_compressed(file, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+
+
+def _choose(path: str, names: list[str], key: str | None, prefer: Sequence[str]) -> str:
+    listed = ", ".join(map(repr, names[:20])) or "none"
+    if key is not None:
+        if key not in names:
+            raise FileError(f"{path} has no array {key!r}; it has {listed}.")
+        return key
+    for name in prefer:
+        if name in names:
+            return name
+    if len(names) != 1:
+        raise FileError(f"{path} has {len(names)} arrays ({listed}); say which one (key=, or --key).")
+    return names[0]
+
+
+def _read(file: IO[bytes], name: str, limit: int) -> np.ndarray:
+    try:
+        version = np.lib.format.read_magic(file)
+        if version not in _HEADERS:
+            raise FileError(
+                f"{name} has version {version} of the format; expected plain numbers, 1.0 or 2.0."
+            )
+        shape, fortran_order, dtype = _HEADERS[version](file)
+    except FileError:
+        raise
+    except Exception as error:
+        raise FileError(f"{name} does not start like a .npy file: {error}.") from error
+    if dtype.hasobject:
+        raise FileError(
+            f"{name} holds Python objects, which are not read because they can run code; save numbers."
+        )
+    if dtype.kind not in "buif":
+        raise FileError(f"{name} has dtype {dtype}; expected whole or floating-point numbers.")
+    data = np.empty(check_size(name, shape, dtype.itemsize, limit), np.uint8)
+    view, done = data.data, 0
+    while done < len(view):
+        count = file.readinto(view[done : done + (1 << 24)])  # type: ignore[attr-defined]
+        if not count:
+            raise FileError(f"{name} is truncated: it ends after {done} of {len(view)} bytes.")
+        done += count
+    # In this machine's byte order, which is what torch takes.
+    values = data.view(dtype).reshape(shape, order="F" if fortran_order else "C")
+    return values.astype(dtype.newbyteorder("="), copy=False)

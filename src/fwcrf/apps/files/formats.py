@@ -1,0 +1,79 @@
+"""Which format a file has: by its first bytes where it is read, by its name where it is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fwcrf.storage.errors import FileError
+
+_BEGINNINGS = {
+    b"\x89PNG\r\n\x1a\n": "png",
+    b"\xff\xd8\xff": "jpeg",
+    b"II*\0": "tiff",
+    b"MM\0*": "tiff",
+    b"II+\0": "tiff",
+    b"MM\0+": "tiff",
+    b"\x93NUMPY": "npy",
+    b"PK\x03\x04": "npz",
+    b"PK\x05\x06": "npz",
+    b"\x1f\x8b": "nifti",
+}
+_ENDINGS = {
+    ".png": "png",
+    ".jpg": "jpeg",
+    ".jpeg": "jpeg",
+    ".tif": "tiff",
+    ".tiff": "tiff",
+    ".npy": "npy",
+    ".npz": "npz",
+    ".nii": "nifti",
+    ".nii.gz": "nifti",
+}
+
+
+def format_of(path: Path | str) -> str:
+    """The format of a file by its first bytes: "png", "jpeg", "tiff", "npy", "npz" or "nifti"."""
+    path = Path(path)
+    if path.is_dir():
+        raise FileError(f"{path} is a folder; expected a file.")
+    if path.exists() and not path.is_file():
+        raise FileError(f"{path} is not a regular file; expected one.")
+    try:
+        with open(path, "rb") as file:
+            start = file.read(352)
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
+    if not start:
+        raise FileError(f"{path} is empty; was it written to the end?")
+    for beginning, name in _BEGINNINGS.items():
+        if start.startswith(beginning):
+            return name
+    if start[344:348] in (b"n+1\0", b"ni1\0") or start[4:8] in (b"n+2\0", b"ni2\0"):
+        return "nifti"
+    raise FileError(
+        f"{path} is in no format that is known here; expected PNG, JPEG, TIFF, .npy, .npz or NIfTI. "
+        "Its name plays no part in this, its first bytes do."
+    )
+
+
+def format_by_name(path: Path | str) -> str | None:
+    """The format a name stands for, None if for none.
+
+    >>> format_by_name("scan.nii.gz"), format_by_name("a.PNG"), format_by_name("notes.txt")
+    ('nifti', 'png', None)
+    """
+    return _ENDINGS.get(_ending(path))
+
+
+def stem(path: Path | str) -> str:
+    """The name of a file without its folder and its ending, which may have two parts.
+
+    >>> stem("scans/one.nii.gz"), stem("a.b.png")
+    ('one', 'a.b')
+    """
+    return Path(path).name[: -len(_ending(path)) or None]
+
+
+def _ending(path: Path | str) -> str:
+    name = Path(path).name.lower()
+    return ".nii.gz" if name.endswith(".nii.gz") else Path(name).suffix

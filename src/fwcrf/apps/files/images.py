@@ -1,0 +1,45 @@
+"""Images and volumes from files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fwcrf.apps.files.arrays import read_npy, read_npz
+from fwcrf.apps.files.formats import format_of
+from fwcrf.apps.files.nifti import read_nifti
+from fwcrf.apps.files.pictures import read_colours
+from fwcrf.storage.errors import FileError
+from fwcrf.storage.limits import DEFAULT_LIMIT
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What a file says of an image; ``values`` are ``(*grid, channels)``, or ``(*grid)`` for a grey one."""
+
+    values: np.ndarray
+    spatial_dims: int | None = None  # how many axes the grid has; None: the file does not say
+    spacing: tuple[float, ...] | None = None  # of the grid, in millimetres
+    affine: np.ndarray | None = None  # from voxels to millimetres
+
+
+def read_image(path: Path | str, *, key: str | None = None, limit: int = DEFAULT_LIMIT) -> Picture:
+    """An image or a volume: PNG, JPEG, TIFF, ``.npy``, ``.npz`` (``key`` names the array) or NIfTI.
+
+    ``limit`` bounds the bytes it may take in memory; a file that asks for more is refused undecoded.
+    """
+    path = Path(path)
+    form = format_of(path)
+    if form == "npy":
+        return Picture(read_npy(path, limit=limit))
+    if form == "npz":
+        return Picture(read_npz(path, key, prefer=("image",), limit=limit)[1])
+    if form == "nifti":
+        values, affine, spacing = read_nifti(path, limit)
+        if values.ndim not in (3, 4):
+            raise FileError(f"{path} has shape {values.shape}; expected three axes, or a fourth of channels.")
+        return Picture(values, 3, spacing, affine)
+    values = read_colours(path, form, limit)
+    return Picture(values, values.ndim - 1)

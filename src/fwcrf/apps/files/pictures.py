@@ -1,0 +1,138 @@
+"""PNG, JPEG and TIFF by Pillow; TIFF that Pillow cannot read in full by tifffile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from fwcrf.apps.files.palette import voc
+from fwcrf.optional import needed
+from fwcrf.storage.errors import FileError
+from fwcrf.storage.limits import check_size
+
+# What Pillow calls the kinds of pixels, the kind they are read as, and the bytes of one.
+_COLOURS = {
+    "1": ("L", 1),
+    "L": ("L", 1),
+    "LA": ("L", 1),
+    "P": ("RGB", 3),
+    "PA": ("RGB", 3),
+    "RGB": ("RGB", 3),
+    "RGBA": ("RGB", 3),
+    "CMYK": ("RGB", 3),
+    "YCbCr": ("RGB", 3),
+    "I;16": ("I;16", 2),
+    "I;16B": ("I;16B", 2),
+    "I": ("I", 4),
+    "F": ("F", 4),
+}
+_LABELS = {mode: _COLOURS[mode] for mode in ("L", "RGB", "RGBA", "I;16", "I;16B", "I")}
+_LABELS |= {"1": ("1", 1), "P": ("P", 1)}
+
+
+def read_colours(path: Path, form: str, limit: int) -> np.ndarray:
+    """``(H, W, channels)``: grey or RGB; transparency is left out, a palette is looked up."""
+    return _read(path, form, limit, _COLOURS)
+
+
+def read_indices(path: Path, form: str, limit: int) -> np.ndarray:
+    """A label map ``(H, W)``: indices of a palette, grey values, or colours of the VOC colour map."""
+    values = _read(path, form, limit, _LABELS)
+    return values[..., 0] if values.shape[-1] == 1 else _labels_of_colours(path, values)
+
+
+def write_indices(file: IO[bytes], labels: np.ndarray) -> None:
+    """A label map ``(H, W)`` of uint8 as a PNG with the VOC palette."""
+    Image = needed("PIL.Image", "images")
+    picture = Image.frombytes("P", labels.shape[::-1], np.ascontiguousarray(labels, np.uint8).tobytes())
+    picture.putpalette(voc().tobytes())
+    picture.save(file, "PNG")
+
+
+def write_colours(file: IO[bytes], image: np.ndarray, form: str = "PNG") -> None:
+    """``(H, W, 3)`` of uint8 as a PNG, or another format by the name Pillow has for it."""
+    needed("PIL.Image", "images").fromarray(image).save(file, form)
+
+
+def write_grey_tiff(file: IO[bytes], labels: np.ndarray) -> None:
+    """A label map ``(H, W)`` of uint8 or uint16 as a TIFF."""
+    needed("PIL.Image", "images").fromarray(labels).save(file, "TIFF", compression="tiff_adobe_deflate")
+
+
+def _read(path: Path, form: str, limit: int, modes: dict[str, tuple[str, int]]) -> np.ndarray:
+    try:
+        # Opened here, because Pillow leaves open what it cannot decode.
+        with open(path, "rb") as file:
+            picture = _opened(file, form)
+            if picture is None:
+                return _read_tiff(path, limit)
+            if picture.mode not in modes:
+                raise FileError(f"{path} has pixels of kind {picture.mode!r}; expected {', '.join(modes)}.")
+            kind, size = modes[picture.mode]
+            check_size(path, (picture.height, picture.width), size, limit)
+            values = np.asarray(picture if kind == picture.mode else picture.convert(kind))
+    except FileError:
+        raise
+    # A broken file can make a decoder raise anything; whatever it is, the file is to blame.
+    except Exception as error:
+        raise FileError(
+            f"{path} cannot be decoded as {form.upper()}: {error}. Is it truncated or damaged?"
+        ) from error
+    values = values.astype(values.dtype.newbyteorder("="), copy=False)
+    return values if values.ndim == 3 else values[..., None]
+
+
+def _opened(file: IO[bytes], form: str) -> Any:
+    """The picture with its header read and its pixels not; None for a TIFF that needs tifffile."""
+    needed("PIL.Image", "images")
+    # The classes themselves, because Image.open has a bound on the size of its own, for the whole program.
+    from PIL.JpegImagePlugin import JpegImageFile
+    from PIL.PngImagePlugin import PngImageFile
+    from PIL.TiffImagePlugin import TiffImageFile
+
+    if form != "tiff":
+        return {"png": PngImageFile, "jpeg": JpegImageFile}[form](file)
+    try:
+        picture = TiffImageFile(file)
+    except SyntaxError:
+        return None
+    bits = picture.tag_v2.get(258, (1,))
+    # Pillow would drop the lower bits of wide colours, and takes the pages of a volume one by one.
+    if getattr(picture, "n_frames", 1) == 1 and (len(bits) == 1 or max(bits) <= 8):
+        return picture
+    return None
+
+
+def _read_tiff(path: Path, limit: int) -> np.ndarray:
+    """Any TIFF, ``(H, W, channels)`` or, of several pages, ``(pages, H, W, channels)``."""
+    tifffile = needed("tifffile", "images")
+    with tifffile.TiffFile(path) as tiff:
+        len(tiff.pages)  # ends at a page that was there before; series would follow a circle of them for ever
+        series = tiff.series[0]
+        if series.dtype is None or series.dtype.kind not in "buif":
+            raise FileError(f"{path} has dtype {series.dtype}; expected whole or floating-point numbers.")
+        check_size(path, series.shape, series.dtype.itemsize, limit)
+        values, axes = series.asarray(), series.axes
+    if "S" in axes:
+        values = np.moveaxis(values, axes.index("S"), -1)
+    return values if "S" in axes else values[..., None]
+
+
+def _labels_of_colours(path: Path, colours: np.ndarray) -> np.ndarray:
+    if colours.ndim != 3 or colours.shape[-1] not in (3, 4):
+        raise FileError(f"{path} has shape {colours.shape}; expected one value, or RGB, per pixel.")
+    colours = colours[..., :3]
+    packed = colours.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
+    known = voc().astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
+    order = np.argsort(known)
+    place = order[np.searchsorted(known[order], packed).clip(max=255)]
+    wrong = known[place] != packed
+    if wrong.any():
+        y, x = np.argwhere(wrong)[0]
+        raise FileError(
+            f"{path} is in colour, and {tuple(map(int, colours[y, x]))} at row {y}, column {x} is not one of "
+            "the VOC colour map; expected a palette or grey image whose values are the labels."
+        )
+    return place.astype(np.uint8)

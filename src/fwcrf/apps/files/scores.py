@@ -1,0 +1,83 @@
+"""Scores of a network from files: probabilities, logits, or a label map to start from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from fwcrf.apps.files.arrays import read_npy, read_npz
+from fwcrf.apps.files.formats import format_of
+from fwcrf.apps.files.labels import read_labels
+from fwcrf.apps.files.nifti import read_nifti
+from fwcrf.storage.errors import FileError
+from fwcrf.storage.limits import DEFAULT_LIMIT
+
+Kind = Literal["probabilities", "logits", "labels"]
+Given = Literal["probabilities", "logits", "labels", "mask"]
+
+# Names that people give to the arrays in a .npz file, and what they mean.
+_NAMES: dict[str, Kind] = {
+    "probabilities": "probabilities",
+    "prob": "probabilities",
+    "probs": "probabilities",
+    "softmax": "probabilities",
+    "scores": "probabilities",
+    "logits": "logits",
+    "labels": "labels",
+}
+
+
+@dataclass(frozen=True)
+class Scores:
+    """``values`` are ``(*grid, L)``; ``(*grid)`` if they are labels, or of label 1 against label 0."""
+
+    values: np.ndarray
+    kind: Kind
+
+
+def read_scores(
+    path: Path | str,
+    *,
+    kind: Given | None = None,
+    key: str | None = None,
+    label_axis: int = -1,
+    limit: int = DEFAULT_LIMIT,
+) -> Scores:
+    """Scores per label (``.npy``, ``.npz``, NIfTI with a fourth axis) or a label map (PNG, TIFF, integers).
+
+    ``kind`` says what the numbers are. Unless given, floating-point numbers are "probabilities", or what an
+    array in a ``.npz`` file is called; others are "labels". A "mask" is label 1 wherever it is not 0.
+    ``label_axis`` is the axis of the labels in the file.
+    """
+    path = Path(path)
+    form = format_of(path)
+    named: Kind = "probabilities"
+    if form in ("png", "jpeg", "tiff"):
+        values = read_labels(path, limit=limit)
+        if kind in ("probabilities", "logits"):
+            raise FileError(f"{path} is a label map, and {kind} were expected: .npy, .npz or NIfTI.")
+    elif form == "npz":
+        name, values = read_npz(path, key, prefer=tuple(_NAMES), limit=limit)
+        named = _NAMES.get(name, named)
+    elif form == "npy":
+        values = read_npy(path, limit=limit)
+    else:
+        values = read_nifti(path, limit)[0]
+    kind = kind or ("labels" if values.dtype.kind in "bui" else named)
+    if kind == "mask":
+        return Scores((values != 0).astype(np.uint8), "labels")
+    if kind != "labels":
+        _check_axis(path, values, label_axis)
+        values = np.moveaxis(values, label_axis, -1)
+    return Scores(values, kind)
+
+
+def _check_axis(path: Path, values: np.ndarray, axis: int) -> None:
+    if not -values.ndim <= axis < values.ndim:
+        raise FileError(
+            f"{path} has shape {values.shape}, and axis {axis} was said to hold the labels; expected an axis "
+            f"from {-values.ndim} to {values.ndim - 1}."
+        )

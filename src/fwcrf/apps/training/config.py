@@ -1,0 +1,283 @@
+"""All settings of a training run, as they stand in a YAML file.
+
+Whatever is left out has the default given here. A name that is not known is refused, and the nearest known
+one suggested.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import types
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from fwcrf.apps.files import FileError
+from fwcrf.apps.files.safe_yaml import LARGEST, load_yaml
+from fwcrf.optional import needed
+from fwcrf.storage.atomic import writing
+
+
+@dataclass(frozen=True)
+class Data:
+    """Where the images are, and how they are varied while training."""
+
+    name: Literal["voc", "cityscapes", "camvid", "splits", "folder"]
+    root: str
+    train: str = "train"  # the split to train on
+    val: str | None = "val"  # the split to validate on
+    crop: tuple[int, int] = (513, 513)
+    scale: tuple[float, float] = (0.5, 2.0)
+    flip: float = 0.5
+    classes: tuple[str, ...] = ()  # of a folder: names in the order of the labels
+
+
+@dataclass(frozen=True)
+class Model:
+    """The network."""
+
+    name: Literal["mobilenetv2", "resnet101", "xception65", "own"]  # own: given to ``train``
+    weights: str | None = None  # a file to start from
+    leave: tuple[str, ...] = ()  # parts that start afresh: how their names begin
+    frozen: tuple[str, ...] = ()  # parts that do not learn
+    batch_norm: Literal["frozen", "trained"] = "frozen"
+    settings: dict[str, Any] = field(default_factory=dict)  # further arguments of the network
+
+
+@dataclass(frozen=True)
+class CRF:
+    """The CRF behind the network: by default as in the paper's joint training."""
+
+    solver: str = "l2fw"
+    settings: dict[str, Any] = field(default_factory=dict)  # of the solver: weight (lambda), step
+    num_steps: int = 5
+    skip: float | None = None  # None: 0.5, and 0 for mean field
+    compatibility: float = 1.0
+    noise: float = 0.1
+    learnable: tuple[str, ...] = ("weights", "compatibility")
+    weights: Literal["scalar", "label", "full"] = "full"
+    spatial: float = 3.0
+    bilateral: tuple[float, float] = (80.0, 13.0)
+    gradient: str = "unrolled"
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """How fast which parameters move."""
+
+    name: Literal["sgd", "adam"] = "sgd"
+    cnn_lr: float = 0.001
+    crf_lr: float = 0.01
+    momentum: float = 0.9
+    weight_decay: float = 1e-4  # of the network's matrices; biases, norms and the CRF have none
+    power: float = 0.9  # of the schedule: (1 - step / steps) ** power
+
+
+@dataclass(frozen=True)
+class Run:
+    """What does not change the result."""
+
+    workers: int = 2
+    device: str = "cpu"
+    checkpoint_every: int = 100  # steps
+    validate_every: int = 1  # epochs
+    tensorboard: bool = False
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole run; ``Config.of`` reads one from nested dictionaries, and names what does not fit."""
+
+    data: Data
+    model: Model
+    crf: CRF | None = None
+    optimizer: Optimizer = Optimizer()
+    epochs: int = 50
+    batch_size: int = 16  # over all processes
+    micro_batch: int | None = None  # images at a time; None: all that a process has
+    auxiliary: float = 0.4  # weight of the auxiliary classifier's loss, where there is one
+    seed: int = 0
+    run: Run = Run()
+
+    def __post_init__(self) -> None:
+        for name, value in (("epochs", self.epochs), ("batch_size", self.batch_size)):
+            if value < 1:
+                raise FileError(f"{name} is {value}; expected at least 1.")
+        if self.micro_batch is not None and self.micro_batch < 1:
+            raise FileError(f"micro_batch is {self.micro_batch}; expected at least 1, or null.")
+
+    def mapping(self) -> dict[str, Any]:
+        """As ``of`` takes it."""
+        return _plain(dataclasses.asdict(self))
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any], source: str = "config") -> Config:
+        """From a mapping such as a file holds; ``source`` is named in messages.
+
+        >>> config = Config.of({"data": {"name": "voc", "root": "."}, "model": {"name": "resnet101"}})
+        >>> config.batch_size, config.data.crop
+        (16, (513, 513))
+        """
+        return _read(cls, values, source, "")
+
+
+def read_config(path: Path | str, changes: Sequence[str] = ()) -> Config:
+    """From a YAML file, or by the name of one that comes with the package.
+
+    ``changes`` are made to it: ``"optimizer.crf_lr=0.1"``.
+    """
+    text, source = _text(path)
+    values = load_yaml(text, source, "train")
+    if not isinstance(values, dict):
+        raise FileError(f"{source} holds a {type(values).__name__}; expected names and values.")
+    for change in changes:
+        name, equals, value = change.partition("=")
+        if not equals:
+            raise FileError(f"{change!r} is no change; expected NAME=VALUE, for example data.root=VOC2012.")
+        _set(values, name.split("."), load_yaml(value, f"{change!r}", "train"), change)
+    return Config.of(values, source)
+
+
+def write_config(path: Path, config: Config) -> None:
+    """All settings, the defaults included, as YAML."""
+    text = needed("yaml", "train").safe_dump(config.mapping(), sort_keys=False, default_flow_style=None)
+    with writing(path) as file:
+        file.write(text.encode())
+
+
+def names() -> list[str]:
+    """The configs that come with the package."""
+    return sorted(
+        path.name.removesuffix(".yaml") for path in _packaged().iterdir() if path.name.endswith(".yaml")
+    )
+
+
+def differences(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """The names that have different values.
+
+    >>> differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}})
+    ['a.c']
+    """
+    found = []
+    for name in [*one, *(n for n in other if n not in one)]:
+        mine, theirs = one.get(name), other.get(name)
+        if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
+            found += differences(mine, theirs, f"{prefix}{name}.")
+        elif mine != theirs:
+            found.append(f"{prefix}{name}")
+    return found
+
+
+def _packaged():
+    return files("fwcrf.apps.training") / "configs"
+
+
+def _text(path: Path | str) -> tuple[bytes, str]:
+    packaged = _packaged() / f"{path}.yaml"
+    if not Path(path).exists() and packaged.is_file():
+        return packaged.read_bytes(), str(path)
+    try:
+        with open(path, "rb") as file:
+            return file.read(LARGEST + 1), str(path)
+    except OSError as error:
+        raise FileError(
+            f"{path} cannot be read: {error.strerror or error}. Those that come along: {', '.join(names())}."
+        ) from error
+
+
+def _set(values: dict[str, Any], names: list[str], value: Any, change: str) -> None:
+    for name in names[:-1]:
+        values = values.setdefault(name, {})
+        if not isinstance(values, dict):
+            raise FileError(f"{change!r}: {name} has no settings in it.")
+    values[names[-1]] = value
+
+
+def _read(kind: Any, value: Any, source: str, name: str) -> Any:
+    """A value of the kind that an annotation asks for, or a sentence."""
+    if kind is Any:
+        return value
+    if dataclasses.is_dataclass(kind):
+        return _read_fields(kind, value, source, name)
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        if value is None:
+            return None
+        return _read(next(a for a in arguments if a is not type(None)), value, source, name)
+    if origin is Literal and value not in arguments:
+        near = difflib.get_close_matches(str(value), arguments, 1)
+        raise FileError(_wrong(source, name, value, f"one of {', '.join(arguments)}{_hint(near)}"))
+    if origin is tuple:
+        return _read_tuple(arguments, value, source, name)
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise FileError(_wrong(source, name, value, "names and values"))
+        return {str(k): _number(v) for k, v in value.items()}
+    value = _number(value) if kind in (int, float) else value
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(kind, type) and (not isinstance(value, kind) or (kind is int and isinstance(value, bool))):
+        words = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+        raise FileError(_wrong(source, name, value, words[kind]))
+    return value
+
+
+def _read_fields(kind: Any, values: Any, source: str, prefix: str) -> Any:
+    if not isinstance(values, Mapping):
+        raise FileError(_wrong(source, prefix or "it", values, "names and values"))
+    hints = get_type_hints(kind)
+    for name in values:
+        if name not in hints:
+            near = difflib.get_close_matches(str(name), hints, 1)
+            known = ", ".join(f"{prefix}{hint}" for hint in hints)
+            raise FileError(f"{source}: {prefix}{name} is not known; expected any of {known}{_hint(near)}.")
+    given = {n: _read(hints[n], v, source, f"{prefix}{n}" + "." * dataclasses.is_dataclass(_inner(hints[n])))
+             for n, v in values.items()}  # fmt: skip
+    for f in dataclasses.fields(kind):
+        required = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+        if required and f.name not in given:
+            raise FileError(f"{source}: {prefix}{f.name} is missing.")
+    return kind(**given)
+
+
+def _inner(kind: Any) -> Any:
+    """What an optional value is, if it is there."""
+    if get_origin(kind) in (Union, types.UnionType):
+        return next(a for a in get_args(kind) if a is not type(None))
+    return kind
+
+
+def _read_tuple(kinds: tuple[Any, ...], value: Any, source: str, name: str) -> tuple[Any, ...]:
+    if kinds[-1] is Ellipsis and isinstance(value, list | tuple):
+        return tuple(_read(kinds[0], v, source, name) for v in value)
+    if not isinstance(value, list | tuple) or len(value) != len(kinds):
+        many = "a list" if kinds[-1] is Ellipsis else f"a list of {len(kinds)}"
+        raise FileError(_wrong(source, name, value, many))
+    return tuple(_read(kind, v, source, name) for kind, v in zip(kinds, value, strict=True))
+
+
+def _number(value: Any) -> Any:
+    """YAML takes 1e-3 for a word."""
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            pass
+    return value
+
+
+def _wrong(source: str, name: str, value: Any, expected: str) -> str:
+    return f"{source}: {name.rstrip('.')} is {value!r}; expected {expected}."
+
+
+def _hint(near: Sequence[str]) -> str:
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(v) for name, v in value.items()}
+    return [_plain(v) for v in value] if isinstance(value, list | tuple) else value

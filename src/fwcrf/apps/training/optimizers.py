@@ -1,0 +1,73 @@
+"""Groups of parameters with learning rates of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from fwcrf.apps.models import CNNCRF
+from fwcrf.apps.training.config import Optimizer
+
+
+def parameter_groups(model: CNNCRF, settings: Optimizer) -> list[dict[str, Any]]:
+    """The network's matrices, its biases and norms, and the CRF: what learns, each with its ``name``.
+
+    Weight decay is for the matrices. A group without parameters is left out.
+    """
+    learning = [p for p in model.cnn.parameters() if p.requires_grad]
+    crf = [p for p in model.crf.parameters() if p.requires_grad] if model.crf is not None else []
+    groups = [
+        {
+            "name": "cnn",
+            "params": [p for p in learning if p.dim() > 1],
+            "weight_decay": settings.weight_decay,
+            "initial_lr": settings.cnn_lr,
+        },
+        {
+            "name": "cnn-vectors",
+            "params": [p for p in learning if p.dim() <= 1],
+            "initial_lr": settings.cnn_lr,
+        },
+        {"name": "crf", "params": crf, "initial_lr": settings.crf_lr},
+    ]
+    groups = [group for group in groups if group["params"]]
+    if not groups:
+        raise ValueError(
+            "nothing can learn: every part of the network is frozen, and the CRF has no parameters."
+        )
+    for group in groups:
+        group.setdefault("weight_decay", 0.0)
+        group["lr"] = group["initial_lr"]
+    return groups
+
+
+def optimizer(model: CNNCRF, settings: Optimizer) -> torch.optim.Optimizer:
+    """The optimizer of ``settings``, with groups for the network and the CRF."""
+    groups = parameter_groups(model, settings)
+    if settings.name == "adam":
+        return torch.optim.Adam(groups)
+    return torch.optim.SGD(groups, momentum=settings.momentum)
+
+
+def set_learning_rates(optimizer: torch.optim.Optimizer, share: float) -> dict[str, float]:
+    """Each group's initial learning rate times ``share``; by name."""
+    for group in optimizer.param_groups:
+        group["lr"] = group["initial_lr"] * share
+    return {group["name"]: group["lr"] for group in optimizer.param_groups}
+
+
+def frozen(model: nn.Module, parts: tuple[str, ...]) -> None:
+    """Keep the parts of those names, and what is in them, from learning."""
+    known = dict(model.named_modules())
+    for part in parts:
+        if part not in known:
+            raise ValueError(
+                f"there is no part {part!r} to freeze; expected one of {', '.join(_top(known))}."
+            )
+        known[part].requires_grad_(False)
+
+
+def _top(known: dict[str, nn.Module]) -> list[str]:
+    return [name for name in known if name and "." not in name]
