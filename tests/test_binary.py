@@ -10,6 +10,7 @@ import fwcrf
 from fwcrf import Energy, solvers
 from fwcrf.kernels import Bilateral, Gaussian, Spatial
 from fwcrf.pairwise import dense, of_image
+from fwcrf.solvers.plan import as_updates
 
 SOLVERS = {
     "mf": solvers.get("mf"),
@@ -103,7 +104,7 @@ def test_energies_far_from_zero(dtype):
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_threads(threads, monkeypatch):
     E = energy(KERNELS["both"], grid=(60, 70), dtype=torch.float32)
-    monkeypatch.setattr("fwcrf.fused.threads_for", lambda work: threads)
+    monkeypatch.setattr("fwcrf.engine.model.threads_for", lambda work: threads)
     assert_same(E, SOLVERS["mf"])
 
 
@@ -118,4 +119,4 @@ def test_what_is_not_finite_is_refused():
     x = torch.full((13 * 18, 2), 0.5, dtype=torch.float64)
     x[7, 0] = torch.nan
     with pytest.raises(ValueError, match="NaN"):
-        E.pairwise.moved(x, E.unary, SOLVERS["mf"].moves(3))
+        E.pairwise.engine().run(x, E.unary, as_updates(SOLVERS["mf"], 3))

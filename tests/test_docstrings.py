@@ -9,7 +9,12 @@ import pytest
 import fwcrf
 
 MODULES = [m.name for m in pkgutil.walk_packages(fwcrf.__path__, "fwcrf.") if not m.name.endswith("__main__")]
-WITH_EXAMPLES = ("fwcrf.features", "fwcrf.kernels.exact", "fwcrf.kernels.gaussians", "fwcrf.simplex")
+WITH_EXAMPLES = (
+    "fwcrf.features",
+    "fwcrf.kernels.exact",
+    "fwcrf.kernels.gaussians",
+    "fwcrf.torch_ops.simplex",
+)
 
 
 @pytest.mark.parametrize("name", ["fwcrf", *MODULES])

@@ -8,12 +8,12 @@ import torch
 from helpers import DTYPES, covering
 
 from fwcrf import refine
-from fwcrf.energies import energies
-from fwcrf.energy import Energy, Finite
+from fwcrf.energy import Energy
+from fwcrf.inputs.scores import read_scores
 from fwcrf.kernels import Bilateral, Exact
 from fwcrf.pairwise import dense, of_image
-from fwcrf.scores import read_scores
 from fwcrf.solvers import minimize
+from fwcrf.torch_ops.layout import unary_from_scores
 
 every_size = covering(
     n=[1, 7, 8, 63, 64, 65, 200, 1003], labels=[1, 2, 3, 7, 8, 9, 21, 65], last=[False, True], dtype=DTYPES
@@ -27,7 +27,7 @@ def placed(scores: torch.Tensor, last: bool) -> torch.Tensor:
 @every_size
 def test_logits(n: int, labels: int, last: bool, dtype: torch.dtype) -> None:
     logits = 20 * torch.randn(2, labels, n, dtype=dtype)
-    found = energies(placed(logits, last), labels_last=last)
+    found = unary_from_scores(placed(logits, last), labels_last=last)
     assert found is not None
     unary, extent = found
     assert torch.equal(unary, -logits.mT)
@@ -41,8 +41,7 @@ def test_logits(n: int, labels: int, last: bool, dtype: torch.dtype) -> None:
 @every_size
 def test_probabilities(n: int, labels: int, last: bool, dtype: torch.dtype) -> None:
     p = torch.softmax(20 * torch.randn(2, labels, n, dtype=dtype), -2)
-    found = energies(placed(p, last), labels_last=last, least=1e-8)
-    assert found is not None
+    found = unary_from_scores(placed(p, last), labels_last=last, floor=1e-8)
     torch.testing.assert_close(found[0], -p.clamp(min=1e-8).log().mT, rtol=1e-6, atol=1e-6)
     torch.testing.assert_close(torch.tensor(found[1][3:]), torch.ones(2), rtol=1e-5, atol=1e-5)
     assert found[1].least == p.min()
@@ -54,16 +53,24 @@ def test_probabilities(n: int, labels: int, last: bool, dtype: torch.dtype) -> N
 def test_what_is_not_finite_is_seen(bad: float, where: int, last: bool) -> None:
     logits = torch.randn(3, 100)
     logits[1, where] = bad
-    found = energies(placed(logits, last), labels_last=last)
-    assert found is not None and not found[1].finite
+    found = unary_from_scores(placed(logits, last), labels_last=last)
+    assert not found[1].finite
 
 
-def test_what_torch_has_to_see_is_left_to_others() -> None:
-    learned = torch.rand(3, 10, requires_grad=True)
-    assert energies(learned, labels_last=True) is None
-    assert energies(learned, least=1e-8) is None
-    assert energies(torch.randn(3, 10).half()) is None
-    assert energies(torch.empty(3, 0)) is None
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("floor", [None, 1e-8])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_portable_path_agrees(dtype: torch.dtype, floor: float | None, last: bool) -> None:
+    """Half precision, and gradients of probabilities, are computed by torch."""
+    p = torch.rand(3, 10).to(dtype).requires_grad_(dtype == torch.float64)
+    found, extent = unary_from_scores(placed(p, last), labels_last=last, floor=floor)
+    expected = -p.mT if floor is None else -p.mT.log()
+    torch.testing.assert_close(found, expected)
+    assert extent is not None and extent.finite and extent.most == p.max()
+
+
+def test_empty_scores_have_no_extent() -> None:
+    assert unary_from_scores(torch.empty(3, 0))[1] is None
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 70), (2, 21, 100)], ids=str)
@@ -71,9 +78,7 @@ def test_derivatives_of_logits(shape: tuple[int, ...]) -> None:
     logits = torch.randn(shape, dtype=torch.float64, requires_grad=True)
 
     def unary(logits: torch.Tensor) -> torch.Tensor:
-        found = energies(logits)
-        assert found is not None
-        return found[0]
+        return unary_from_scores(logits)[0]
 
     torch.testing.assert_close(unary(logits), -logits.mT)
     g = torch.randn_like(logits.mT)
@@ -118,7 +123,7 @@ def test_finite_energies_are_not_looked_at() -> None:
     spoilt = torch.full((10, 3), torch.nan)
     with pytest.raises(ValueError, match="NaN"):
         Energy(P, spoilt)
-    assert Finite(P, spoilt).unary is spoilt
+    assert Energy(P, spoilt, checked=True).unary is spoilt
 
 
 @covering(solver=["mf", "efw", "l2fw", "fw", "pgd", "emd", "admm"], far=[0.0, 500.0], dtype=DTYPES)

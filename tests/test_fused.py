@@ -8,10 +8,11 @@ import torch
 from helpers import DTYPES, ROUNDING, covering, normal, uniform
 
 from fwcrf import Energy, pairwise
-from fwcrf.bands import band
 from fwcrf.compatibility import Full, Potts
-from fwcrf.fused import Fused
+from fwcrf.engine.limits import Refusal
+from fwcrf.engine.model import Model
 from fwcrf.kernels import Bilateral, Exact, Gaussian, Separable, Spatial
+from fwcrf.kernels.bands import band
 from fwcrf.pairwise import dense, of_image
 
 # A spatial kernel of three and more pixels in float32 lies on a coarser grid.
@@ -65,12 +66,12 @@ def image(*shape, dtype, seed=0):
 def model(kernels, grid=(9, 11), labels=4, compat=1.0, dtype=torch.float64, batch=(), **more):
     compat = compat(labels) if callable(compat) else compat
     P = of_image(kernels, image(*batch, 3, *grid, dtype=dtype), labels, compat=compat, **more)
-    assert isinstance(P._fused, Fused)
+    assert isinstance(P.engine(), Model)
     return P
 
 
 def assert_same(P, x, u):
-    assert P._fused.takes(x, u)
+    assert P.engine().refuse(x, u) is None
     expected = one_by_one(P, x)
     scale = float(expected.abs().max())
     allowed = COARSE if x.dtype == torch.float32 else 4 * ROUNDING[x.dtype]
@@ -93,7 +94,7 @@ def test_any_number_of_labels(labels, dtype):
     P = model(KERNELS["both"], labels=labels, dtype=dtype, compat=1.5)
     x, u = normal(99, labels, dtype=dtype, seed=1), normal(99, labels, dtype=dtype, seed=2)
     assert_same(P, x, u)
-    if labels <= P._fused.native.most_labels():
+    if labels <= P.engine().native.most_labels():
         assert_same(model(KERNELS["both"], labels=labels, dtype=dtype, compat=COMPATS["full"]), x, u)
 
 
@@ -189,7 +190,7 @@ def test_gradients_are_those_of_the_terms(compat, labels):
         weights = [normal(labels, labels, seed=s).requires_grad_() for s in (3, 4)]
         compats = [Full(0.5 * (w + w.mT)) for w in weights]
     P = pairwise.dense(operators, labels, compat=compats)
-    assert P._fused.takes(x, u)
+    assert P.engine().refuse(x, u) is None
     direction = normal(2, 99, labels, seed=9)
     inputs = (x, u, *weights)
     fused = torch.autograd.grad(P.plus(x, u), inputs, direction, retain_graph=True)
@@ -225,7 +226,7 @@ def test_leaves_what_it_cannot_do():
         Bilateral(learned, 0.4),
     ):
         P = of_image([kernel], picture, 3)
-        assert P._fused is None
+        assert isinstance(P.engine(), Refusal)
         assert P(normal(42, 3)).shape == (42, 3)
 
 
@@ -237,15 +238,15 @@ def test_asymmetric_operators_are_for_inference(normalization, xy):
     assert_same(P, x, u)
     single = model(kernels, dtype=torch.float32)
     assert_same(single, x.float(), u.float())
-    assert not P._fused.takes(x.requires_grad_(), u)
+    assert isinstance(P.engine().refuse(x.requires_grad_(), u), Refusal)
     assert torch.autograd.gradcheck(lambda x: P.plus(x, u), (x,), fast_mode=True)
 
 
 def test_takes_only_its_own_dtype_and_batch():
     P = model(KERNELS["both"], batch=(2,))
-    assert P._fused.takes(normal(2, 99, 4), None)
-    assert not P._fused.takes(normal(2, 99, 4).float(), None)
-    assert not P._fused.takes(normal(99, 4), None)
+    assert P.engine().refuse(normal(2, 99, 4), None) is None
+    assert isinstance(P.engine().refuse(normal(2, 99, 4).float(), None), Refusal)
+    assert isinstance(P.engine().refuse(normal(99, 4), None), Refusal)
     torch.testing.assert_close(P(normal(99, 4)), one_by_one(P, normal(99, 4)))
 
 
@@ -253,9 +254,9 @@ def test_grids_of_several_shapes_go_one_by_one():
     K = [Separable.build(shape, 1.2, torch.empty((), dtype=torch.float64)) for shape in ((9, 11), (11, 9))]
     P = dense(K, 3)
     x = normal(99, 3)
-    assert P._fused is None
+    assert isinstance(P.engine(), Refusal)
     torch.testing.assert_close(P(x), one_by_one(P, x))
-    assert isinstance(dense([K[0], K[0]], 3)._fused, Fused)
+    assert isinstance(dense([K[0], K[0]], 3).engine(), Model)
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 7), (4, 4), (9, 30)], ids=str)

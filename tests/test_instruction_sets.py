@@ -8,7 +8,7 @@ from helpers import DTYPES, Fenced, assert_rounding, environment, in_process, no
 
 from fwcrf import _core
 from fwcrf.kernels import Lattice, Separable
-from fwcrf.simplex import softmax
+from fwcrf.torch_ops.simplex import softmax
 
 SHAPES = [(70, 1), (70, 2), (70, 3), (2, 45, 5), (70, 8), (70, 16)]
 CHANNELS = (1, 3, 8, 21, 40)

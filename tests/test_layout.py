@@ -5,8 +5,7 @@ from __future__ import annotations
 import torch
 from helpers import DTYPES, covering
 
-from fwcrf import columns
-from fwcrf.layout import put_transposed, put_transposed_and_largest, transposed
+from fwcrf.torch_ops.layout import argmax, put_transposed, put_transposed_and_argmax, transposed
 
 every_size = covering(n=[1, 5, 16, 67, 1003], length=[1, 2, 7, 8, 9, 21, 64, 65, 150], dtype=DTYPES)
 
@@ -33,32 +32,32 @@ def test_the_largest_of_each_row(n: int, length: int, dtype: torch.dtype) -> Non
     # Few different values, so that there are ties; and what is no number counts as the largest.
     x = torch.randint(0, 5, (2, n, length)).to(dtype)
     first = (x == x.amax(-1, keepdim=True)).to(torch.uint8).argmax(-1)
-    assert torch.equal(columns.largest(x), first)
+    assert torch.equal(argmax(x), first)
     x[0, n // 2, length // 2] = torch.nan
     x[0, n // 3] = -torch.inf
-    assert torch.equal(columns.largest(x), x.argmax(-1))
+    assert torch.equal(argmax(x), x.argmax(-1))
 
 
 @every_size
 def test_rows_change_places_and_tell_their_largest(n: int, length: int, dtype: torch.dtype) -> None:
     x = torch.randint(0, 9, (2, n, length)).to(dtype)
     out, largest = torch.empty(2, length, n, dtype=dtype), torch.empty(2, n, dtype=torch.int64)
-    assert put_transposed_and_largest(x, out, largest)
-    assert torch.equal(out, x.mT) and torch.equal(largest, columns.largest(x))
+    assert put_transposed_and_argmax(x, out, largest)
+    assert torch.equal(out, x.mT) and torch.equal(largest, argmax(x))
 
 
 def test_arrays_of_other_kinds_are_left_to_others() -> None:
     x, out, largest = torch.rand(6, 4), torch.empty(4, 6), torch.empty(6, dtype=torch.int64)
-    assert not put_transposed_and_largest(x, out.half(), largest)
-    assert not put_transposed_and_largest(x, out, largest.int())
-    assert not put_transposed_and_largest(x, torch.empty(4, 12)[:, ::2], largest)
+    assert not put_transposed_and_argmax(x, out.half(), largest)
+    assert not put_transposed_and_argmax(x, out, largest.int())
+    assert not put_transposed_and_argmax(x, torch.empty(4, 12)[:, ::2], largest)
 
 
 def test_the_largest_of_nothing_and_of_views() -> None:
-    assert columns.largest(torch.empty(0, 3)).shape == (0,)
+    assert argmax(torch.empty(0, 3)).shape == (0,)
     x = torch.rand(5, 40)[:, ::2]
-    assert torch.equal(columns.largest(x), x.argmax(-1))
-    assert torch.equal(columns.largest(x.half()), x.half().argmax(-1))
+    assert torch.equal(argmax(x), x.argmax(-1))
+    assert torch.equal(argmax(x.half()), x.half().argmax(-1))
 
 
 def test_gradients_in_memory_of_ours_are_added_up_in_place() -> None:

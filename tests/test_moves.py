@@ -6,10 +6,11 @@ from helpers import DTYPES, covering, normal, uniform
 
 import fwcrf
 from fwcrf import Energy, solvers, stepsizes
-from fwcrf.fewer import Reach, fewer
+from fwcrf.engine.prune import MessageBound, prune
+from fwcrf.engine.update import Map, Update
 from fwcrf.kernels import Bilateral, Spatial
-from fwcrf.moves import Move
 from fwcrf.pairwise import of_image
+from fwcrf.solvers.plan import as_updates
 
 STEPS = 5
 SOLVERS = {
@@ -39,7 +40,7 @@ def energy(labels, *, grid=(13, 18), dtype=torch.float64, batch=(), compat=1.0, 
 
 
 def at_once(E, solver, x0=None, num_steps=STEPS):
-    assert solver.moves(num_steps) is not None
+    assert num_steps == 0 or isinstance(as_updates(solver, num_steps), list)
     return fwcrf.minimize(E, solver, x0, num_steps=num_steps).probabilities
 
 
@@ -100,9 +101,8 @@ def test_many_labels_are_taken_at_once_and_on_any_number_of_threads(monkeypatch)
     x0 = torch.softmax(-E.unary, -1)
     found = []
     for threads in (1, 2, 3):
-        monkeypatch.setattr("fwcrf.fused.threads_for", lambda work, threads=threads: threads)
-        found.append(E.pairwise.moved(x0, E.unary, SOLVERS["mf"].moves(STEPS)))
-    assert all(x is not None for x in found)
+        monkeypatch.setattr("fwcrf.engine.model.threads_for", lambda work, threads=threads: threads)
+        found.append(E.pairwise.engine().run(x0, E.unary, as_updates(SOLVERS["mf"], STEPS)))
     for x in found[1:]:
         torch.testing.assert_close(x, found[0], rtol=0, atol=1e-5)
 
@@ -135,7 +135,7 @@ def test_forbidden_labels_stay_at_zero(solver):
 @pytest.mark.parametrize("threads", [1, 2])
 def test_threads(threads, monkeypatch):
     E = energy(5, grid=(60, 70), dtype=torch.float32)
-    monkeypatch.setattr("fwcrf.fused.threads_for", lambda work: threads)
+    monkeypatch.setattr("fwcrf.engine.model.threads_for", lambda work: threads)
     found = at_once(E, SOLVERS["efw"])
     torch.testing.assert_close(found, one_by_one(E, SOLVERS["efw"]), rtol=0, atol=1e-5)
 
@@ -146,11 +146,11 @@ def test_threads(threads, monkeypatch):
 @pytest.fixture
 def pruned(monkeypatch):
     """The numbers of labels that native runs had, with pruning for arrays of any size."""
-    monkeypatch.setattr("fwcrf.fewer.LARGE", 0)
+    monkeypatch.setattr("fwcrf.engine.prune.LARGE", 0)
     seen = []
-    run = fwcrf.fused.Fused.run
+    run = fwcrf.engine.model.Model.call
     monkeypatch.setattr(
-        "fwcrf.fused.Fused.run",
+        "fwcrf.engine.model.Model.call",
         lambda self, x, unary, *a, **k: (
             seen.append((unary if x is None else x).shape[-1]),
             run(self, x, unary, *a, **k),
@@ -270,13 +270,13 @@ def test_no_fewer_labels_for_negative_weights(pruned):
 def test_which_labels_are_left_out():
     u = torch.tensor([[0.0, 0.9, 5.0, 2.0], [0.0, 3.0, 1.1, 2.0]])
     x = torch.tensor([[1.0, 0.0, 0.0, 0.0], [0.6, 0.0, 0.0, 0.4]])
-    weights, moves = [torch.tensor(2.0)], [Move("project", -1.0)] * 3
-    few = fewer(x, u, weights, moves, exactly=True, panel=1)
+    weights, moves = [torch.tensor(2.0)], [Update(Map.PROJECT, -1.0)] * 3
+    few = prune(x, u, weights, moves, exact=True, lanes=1)
     assert few is not None and few.x.shape == (2, 3)  # label 2 is too far off, 3 is not: 1 + R 0.4 > 2
-    assert few.holds(Reach(2.0, 0.0)) and torch.equal(few.all_labels(few.x), x)
-    vertex = fewer(x, u, weights, [Move("vertex", -1.0)] * 3, exactly=True, panel=1)
+    assert few.holds(MessageBound(2.0, 0.0)) and torch.equal(few.all_labels(few.x), x)
+    vertex = prune(x, u, weights, [Update(Map.VERTEX, -1.0)] * 3, exact=True, lanes=1)
     assert vertex is not None and vertex.x.shape == (2, 1)
-    assert vertex.holds(Reach(2.0, 0.0)) and not vertex.holds(Reach(6.0, 0.0))
+    assert vertex.holds(MessageBound(2.0, 0.0)) and not vertex.holds(MessageBound(6.0, 0.0))
 
 
 # --- derivatives -----------------------------------------------------------------------------------

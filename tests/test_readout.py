@@ -5,7 +5,7 @@ import torch
 from helpers import DTYPES, uniform
 from torch.testing import assert_close
 
-from fwcrf.readout import log_probabilities
+from fwcrf.torch_ops.layout import log_probabilities
 
 ROUNDING = {torch.float32: 3e-7, torch.float64: 4e-16}
 

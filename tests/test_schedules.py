@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fwcrf.schedules import Geometric
+from fwcrf.stepsizes import Geometric
 
 positive = st.floats(1e-3, 1e3)
 

@@ -13,7 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fwcrf.finite import has_values
+from fwcrf.torch_ops.native import has_values
 
 
 class Compatibility(Protocol):

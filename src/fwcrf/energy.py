@@ -9,21 +9,18 @@ there; ``linear`` and ``descend`` are the two places where 0 times infinity woul
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from fwcrf import _core
-from fwcrf.finite import has_values
-from fwcrf.kernels.ops import differentiated, untraced
-from fwcrf.memory import empty
 from fwcrf.pairwise import Pairwise, inner
-from fwcrf.simplex import softmax
 from fwcrf.spectrum import extreme_eigenvalues
-from fwcrf.threads import threads_for
+from fwcrf.torch_ops.layout import unary_from_scores
+from fwcrf.torch_ops.native import FLOATS, has_values
+from fwcrf.torch_ops.simplex import softmax
 
 __all__ = ["Energy", "Objective", "descend", "inner", "linear", "unary_from_logits"]
 
@@ -47,56 +44,29 @@ def descend(x: Tensor, a: float | Tensor, grad: Tensor) -> Tensor:
     return (x - a * grad.masked_fill(forbidden, 0.0)).masked_fill(forbidden, -torch.inf)
 
 
-def unary_from_logits(logits: Tensor) -> Tensor:
-    """u = -logits: the one place where scores become energies.
+def unary_from_logits(logits: Tensor, *, labels_last: bool = True) -> Tensor:
+    """u = -logits, ``(*batch, n, L)``, of logits ``(*batch, n, L)``, or else ``(*batch, L, n)``.
 
-    A logit of -inf forbids its label, one of +inf forbids the others.
+    A logit of -inf forbids its label; a logit of +inf forbids every other label of its pixel.
 
     >>> unary_from_logits(torch.tensor([[1.0, -2.0], [0.5, torch.inf], [-torch.inf, 3.0]]))
     tensor([[-1.,  2.],
             [inf, -0.],
             [inf, -3.]])
     """
-    if has_values(logits):
-        energies, finite = _negative(logits)
-        if finite:
-            return energies
+    unary, extent = unary_from_scores(logits, labels_last=labels_last)
+    if extent is not None:
+        if extent.finite:
+            return unary
         if torch.isnan(logits).any():
             raise ValueError(
                 f"logits has {int(torch.isnan(logits).sum())} NaN entries, of {logits.numel()}; expected "
                 "numbers, -inf where a label is forbidden, or +inf where it is the only one allowed. Pixels "
                 "without scores can be left out of refinement: ignore= takes a mask."
             )
-    chosen = logits == torch.inf
+    chosen = unary == -torch.inf
     pinned = chosen.any(-1, keepdim=True)
-    return -logits.masked_fill(pinned, -torch.inf).masked_fill(chosen, 0.0)
-
-
-def _negative(x: Tensor) -> tuple[Tensor, Tensor]:
-    """-x, and whether all of it is finite."""
-    if not untraced(x) or x.dtype not in (torch.float32, torch.float64):
-        return -x, torch.isfinite(x.sum())
-    return _Negative.apply(x) if differentiated(x) else _negate(x)  # type: ignore[return-value]
-
-
-def _negate(x: Tensor) -> tuple[Tensor, Tensor]:
-    out = empty(x.shape, x.dtype)
-    finite = _core.negative(x.detach().contiguous().view(-1), out.view(-1), threads_for(x.numel()))
-    return out, torch.tensor(finite)
-
-
-class _Negative(torch.autograd.Function):
-    """Both ways in memory that is kept for reuse."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor]:
-        out, finite = _negate(x)
-        ctx.mark_non_differentiable(finite)
-        return out, finite
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor, _: Tensor) -> Tensor:  # type: ignore[override]
-        return _negative(g)[0]
+    return unary.masked_fill(pinned, torch.inf).masked_fill(chosen, -0.0)
 
 
 class Objective(Protocol):
@@ -143,10 +113,15 @@ class Energy:
 
     pairwise: Pairwise
     unary: Tensor  # (*batch, n, L)
+    checked: bool = field(
+        default=False, repr=False, compare=False, kw_only=True
+    )  # the unary is valid and finite
 
     def __post_init__(self) -> None:
+        if self.checked:
+            return
         u = self.unary
-        if not isinstance(u, Tensor) or u.dtype not in (torch.float32, torch.float64):
+        if not isinstance(u, Tensor) or u.dtype not in FLOATS:
             kind = u.dtype if isinstance(u, Tensor) else type(u).__name__
             raise TypeError(f"unary is {kind}; expected a float32 or float64 tensor.")
         if u.dim() < 2 or u.numel() == 0:
@@ -201,8 +176,8 @@ class Energy:
         found = extreme_eigenvalues(tangent, self.unary.detach())
         return (found.highest + found.highest_error).clamp(min=0)
 
-    def _start(self) -> Tensor:
-        """softmax(-unary), where solvers start; the caller's to change."""
+    def start(self) -> Tensor:
+        """softmax(-unary), a new tensor: the point from which solvers start."""
         return softmax(self.unary, -1.0)
 
     def of_labels(self, labels: Tensor) -> Tensor:
@@ -221,11 +196,3 @@ class Energy:
             )
         x = torch.nn.functional.one_hot(labels.long(), num_labels).to(self.unary.dtype)
         return self.value(x)
-
-
-@dataclass(frozen=True)
-class Finite(Energy):
-    """An energy whose unary is known to be finite."""
-
-    def __post_init__(self) -> None:
-        pass

@@ -14,9 +14,7 @@ import torch
 from torch import Tensor
 
 from fwcrf import _core
-from fwcrf.finite import check_finite
-from fwcrf.memory import empty
-from fwcrf.threads import threads_for
+from fwcrf.torch_ops.native import check_finite, empty, threads_for
 
 
 def pixels(

@@ -23,12 +23,12 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from fwcrf.energy import Energy
-from fwcrf.kernels.operator import warn_caller
 from fwcrf.pairwise import inner
 from fwcrf.regularizers import Simplex
 from fwcrf.solvers import FrankWolfe, Solver
-from fwcrf.solvers.solver import at_once
+from fwcrf.solvers.plan import Plan, plan
 from fwcrf.solvers.trace import look
+from fwcrf.torch_ops.native import warn_caller
 
 
 class Gradient(Protocol):
@@ -49,9 +49,10 @@ class Unrolled:
         pass
 
     def __call__(self, f: Energy, solver: Solver, x0: Tensor | None, num_steps: int) -> Tensor:
-        if (x := at_once(f, solver, x0, num_steps)) is not None:
-            return x
-        state = solver.init(f, f._start() if x0 is None else x0)
+        found = plan(f, solver, x0, num_steps)
+        if isinstance(found, Plan):
+            return found.run(x0, f.unary)
+        state = solver.init(f, f.start() if x0 is None else x0)
         return _steps(f, solver, state, 0, num_steps).x
 
 
@@ -67,7 +68,7 @@ class Checkpoint:
         pass
 
     def __call__(self, f: Energy, solver: Solver, x0: Tensor | None, num_steps: int) -> Tensor:
-        state = solver.init(f, f._start() if x0 is None else x0)
+        state = solver.init(f, f.start() if x0 is None else x0)
         run = _halves if torch.is_grad_enabled() else _steps
         return run(f, solver, state, 0, num_steps).x
 
@@ -102,7 +103,7 @@ class Implicit:
 
     def __call__(self, f: Energy, solver: Solver, x0: Tensor | None, num_steps: int) -> Tensor:
         self.check(solver)
-        state = solver.init(f, (f._start() if x0 is None else x0).detach())
+        state = solver.init(f, (f.start() if x0 is None else x0).detach())
         with torch.no_grad():
             state, residual = self._settle(f, solver, state)
         if residual > self.tol:

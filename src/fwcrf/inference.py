@@ -11,12 +11,12 @@ from torch import Tensor
 from fwcrf import pairwise, solvers
 from fwcrf import rounding as roundings
 from fwcrf.compatibility import Compatibility
-from fwcrf.energy import Energy, Finite
+from fwcrf.energy import Energy
 from fwcrf.kernels.gaussians import Weight
 from fwcrf.kernels.operator import Normalization, Operator
 from fwcrf.rounding import Rounding, nearest
-from fwcrf.simplex import softmax
 from fwcrf.solvers import Solver
+from fwcrf.torch_ops.simplex import softmax
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,6 @@ class Inference:
         if isinstance(self.num_steps, bool) or int(self.num_steps) != self.num_steps or self.num_steps < 0:
             raise ValueError(f"num_steps={self.num_steps!r}; expected 0 (which changes nothing) or more.")
 
-    @property
-    def at_once(self) -> bool:
-        """Whether a native engine can take all steps together, however many labels there are."""
-        solver = solvers.get(self.solver) if isinstance(self.solver, str) else self.solver
-        moves = getattr(solver, "moves", lambda _: None)(self.num_steps)
-        potts = isinstance(self.compatibility, int | float)
-        return potts and moves is not None and not any(m.has_dual for m in moves)
-
     def __call__(
         self,
         operators: Sequence[Operator],
@@ -64,7 +56,7 @@ class Inference:
             compat=self.compatibility,
             self_edges=self.self_edges,
         )
-        E = Finite(P, unary) if finite else Energy(P, unary)
+        E = Energy(P, unary, checked=finite)
         found = solvers.minimize(E, self.solver, num_steps=self.num_steps, rounding=self.rounding)
         x = found.probabilities
         if ignore is None:

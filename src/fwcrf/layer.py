@@ -15,18 +15,23 @@ from torch import Tensor, nn
 from fwcrf import gradients, pairwise, solvers, stepsizes
 from fwcrf.compatibility import Compatibility, Diagonal, Full
 from fwcrf.compatibility import compatibility as read_compatibility
-from fwcrf.energies import energies
-from fwcrf.energy import Energy, Finite, unary_from_logits
+from fwcrf.energy import Energy, unary_from_logits
 from fwcrf.gradients import Gradient
+from fwcrf.inputs.layout import (
+    as_precise,
+    check_same_grid,
+    full_precision,
+    labels_first,
+    labels_flat,
+)
 from fwcrf.kernels import Bilateral, Spatial
 from fwcrf.kernels.gaussians import Kernel, Weight
-from fwcrf.layout import as_precise, check_same_grid, full_precision, labels_first, labels_flat, transposed
-from fwcrf.readout import log_probabilities
 from fwcrf.regularizers import Simplex
 from fwcrf.rounding import Rounding
-from fwcrf.simplex import softmax
 from fwcrf.solvers import FrankWolfe, Solution, Solver
 from fwcrf.solvers.frank_wolfe import regularized
+from fwcrf.torch_ops.layout import log_probabilities
+from fwcrf.torch_ops.simplex import softmax
 
 LEARNABLE = ("weights", "compatibility", "lambda", "steps", "skip", "bandwidths")
 Weights = Literal["scalar", "label", "full"]
@@ -199,10 +204,8 @@ class DenseCRF(nn.Module):
         if self.num_labels == 1:
             scores = torch.cat([torch.zeros_like(scores), scores], -2)
         P = self._pairwise(as_precise(image, scores))
-        found = energies(scores)
-        if found is not None and found[1].finite:
-            return Finite(P, found[0])
-        return Energy(P, unary_from_logits(transposed(scores)))
+        unary = unary_from_logits(scores, labels_last=False)
+        return Energy(P, unary)
 
     def solve(
         self,
@@ -240,6 +243,7 @@ class DenseCRF(nn.Module):
                 found.rounding,
                 found.trace,
                 found.converged,
+                engine=found.engine,
                 x=x,
                 grid=grid,
             )

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from fwcrf import pairwise
 from fwcrf.compatibility import Compatibility
+from fwcrf.inputs.layout import as_precise, check_same_grid, full_precision, labels_flat, labels_last
 from fwcrf.kernels import Bilateral
 from fwcrf.kernels.gaussians import Kernel
-from fwcrf.layout import as_precise, check_same_grid, full_precision, labels_last
+from fwcrf.torch_ops.layout import unary_from_scores
 
 
 def energy(
@@ -55,6 +56,7 @@ def energy(
         )  # fmt: skip
         value = 0.5 * pairwise.inner(x, P(x))
         if logits is not None:
-            value = value - pairwise.inner(labels_last(logits, num_labels, spatial_dims, "logits"), x)
+            unary, _ = unary_from_scores(labels_flat(logits, num_labels, spatial_dims, "logits"))
+            value = value + pairwise.inner(unary, x)
         value = (value / x.shape[-2]).to(x.dtype)
         return value if reduction == "none" else value.mean() if reduction == "mean" else value.sum()

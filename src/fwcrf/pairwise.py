@@ -19,12 +19,12 @@ import torch
 from torch import Tensor
 
 from fwcrf.compatibility import Compatibility, compatibility
+from fwcrf.engine.limits import Refusal
+from fwcrf.engine.model import Model
 from fwcrf.features import pixels
-from fwcrf.finite import has_values
-from fwcrf.fused import Fused, fuse
 from fwcrf.kernels.gaussians import Gaussian, Kernel, Weight
 from fwcrf.kernels.operator import Operator
-from fwcrf.moves import Move
+from fwcrf.torch_ops.native import has_values
 
 
 def inner(a: Tensor, b: Tensor) -> Tensor:
@@ -54,12 +54,9 @@ class Pairwise(ABC):
         """P x + u."""
         return self(x) + unary
 
-    def moved(self, x: Tensor | None, unary: Tensor, moves: Sequence[Move]) -> Tensor | None:
-        """Where moves along P x + u lead from x; None if they have to be made one by one.
-
-        If there is no x, from softmax(-u).
-        """
-        return None
+    def engine(self) -> Model | Refusal:
+        """The native model of P, or the reason why there is none."""
+        return Refusal(f"{type(self).__name__} is applied one step at a time")
 
     def absolute_row_sums(self, num_labels: int) -> Tensor:
         """sum_jt |P_is,jt|, or an upper bound on it, ``(*batch, n, L)``.
@@ -88,39 +85,40 @@ class Pairwise(ABC):
 
 
 class Dense(Pairwise):
-    """Sums of K (x) M, which the fused engine answers at once where it can."""
+    """Sums of K (x) M, applied by the engine if it takes them, else term by term."""
 
     def __call__(self, x: Tensor) -> Tensor:
-        engine = self._engine(x, None)
-        return self._one_by_one(x) if engine is None else engine(x, None)
+        model = self._model_for(x, None)
+        return self._term_by_term(x) if model is None else model.apply(x, None)
 
     def plus(self, x: Tensor, unary: Tensor) -> Tensor:
-        engine = self._engine(x, unary)
-        return self._one_by_one(x) + unary if engine is None else engine(x, unary)
+        model = self._model_for(x, unary)
+        return self._term_by_term(x) + unary if model is None else model.apply(x, unary)
 
-    def moved(self, x: Tensor | None, unary: Tensor, moves: Sequence[Move]) -> Tensor | None:
-        engine = self._engine(unary if x is None else x, unary) if moves else None
-        return None if engine is None else engine.moved(x, unary, moves)
+    def engine(self) -> Model | Refusal:
+        return Refusal("torch is tracing the code") if torch.compiler.is_compiling() else self._model
 
     @abstractmethod
-    def _one_by_one(self, x: Tensor) -> Tensor: ...
+    def _term_by_term(self, x: Tensor) -> Tensor: ...
 
     @abstractmethod
     def _parts(self) -> Sequence[Pairwise]: ...
 
-    def _engine(self, x: Tensor, unary: Tensor | None) -> Fused | None:
-        if torch.compiler.is_compiling() or self._fused is None:
+    def _model_for(self, x: Tensor, unary: Tensor | None) -> Model | None:
+        """The native model if it can apply P to x; else None."""
+        model = self.engine()
+        if isinstance(model, Refusal):
             return None
         for part in self._parts():
-            part._check(x)  # type: ignore[attr-defined]
-        return self._fused if self._fused.takes(x, unary) else None
+            part.check(x)  # type: ignore[attr-defined]
+        return model if model.refuse(x, unary) is None else None
 
     @cached_property
-    def _fused(self) -> Fused | None:
+    def _model(self) -> Model | Refusal:
         parts = self._parts()
         if not all(isinstance(part, Kronecker) for part in parts):
-            return None
-        return fuse([(part.operator, part.compat) for part in parts])  # type: ignore[attr-defined]
+            return Refusal("a term of the sum is no kernel with a compatibility")
+        return Model.of([(part.operator, part.compat) for part in parts])  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)
@@ -132,14 +130,15 @@ class Kronecker(Dense):
     num_labels: int
     whole: Operator | None = None  # K before its diagonal was taken from it, where known; or K itself
 
-    def _one_by_one(self, x: Tensor) -> Tensor:
-        self._check(x)
+    def _term_by_term(self, x: Tensor) -> Tensor:
+        self.check(x)
         return self.compat.apply(self.operator(x))
 
     def _parts(self) -> Sequence[Pairwise]:
         return [self]
 
-    def _check(self, x: Tensor) -> None:
+    def check(self, x: Tensor) -> None:
+        """Refuse points with another number of labels."""
         if x.dim() < 2 or x.shape[-1] != self.num_labels:
             raise ValueError(
                 f"x has shape {tuple(x.shape)}; expected (*batch, {self.operator.n}, {self.num_labels}): "
@@ -173,7 +172,7 @@ class Sum(Dense):
 
     terms: Sequence[Pairwise]
 
-    def _one_by_one(self, x: Tensor) -> Tensor:
+    def _term_by_term(self, x: Tensor) -> Tensor:
         total = self.terms[0](x)
         for term in self.terms[1:]:
             total = total + term(x)

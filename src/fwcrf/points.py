@@ -10,19 +10,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwcrf.arrays import Stored, answer, kind, located
 from fwcrf.compatibility import Compatibility
-from fwcrf.constraints import constrained, read_mask, read_scribbles
 from fwcrf.energy import unary_from_logits
 from fwcrf.features import bandwidths, reciprocals
-from fwcrf.finite import check_finite
 from fwcrf.inference import Inference, restricted, without
+from fwcrf.inputs.arrays import Stored, answer, kind, located
+from fwcrf.inputs.checks import check_units
+from fwcrf.inputs.masks import constrained, read_mask, read_scribbles
+from fwcrf.inputs.scores import Scores, read_scores
 from fwcrf.kernels import Bilateral, Gaussian, Operator, Spatial
 from fwcrf.kernels.gaussians import Kernel, gaussian
 from fwcrf.rounding import Rounding, nearest
-from fwcrf.scores import Scores, read_scores
 from fwcrf.solvers import Solver
-from fwcrf.units import check_units
+from fwcrf.torch_ops.native import check_finite
 
 _SAMPLE = 256
 _CHUNK = 1 << 16

@@ -11,21 +11,33 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwcrf.arrays import Stored, Window, answer, as_array, check_batch, check_grid, kind, largest, located
+from fwcrf import solvers
 from fwcrf.compatibility import Compatibility
-from fwcrf.constraints import constrained, read_mask, read_scribbles
 from fwcrf.energy import unary_from_logits
 from fwcrf.features import bandwidths
-from fwcrf.finite import check_finite
 from fwcrf.inference import Inference, alone, restricted, without
+from fwcrf.inputs.arrays import (
+    Stored,
+    Window,
+    answer,
+    as_array,
+    check_batch,
+    check_grid,
+    kind,
+    largest,
+    located,
+)
+from fwcrf.inputs.checks import check_image
+from fwcrf.inputs.masks import constrained, read_mask, read_scribbles
+from fwcrf.inputs.resample import needed, resample
+from fwcrf.inputs.scores import Scores, read_scores
+from fwcrf.inputs.tiles import Tile, plan, sizes
 from fwcrf.kernels import Bilateral, Gaussian, Operator, Spatial
 from fwcrf.kernels.gaussians import Kernel
-from fwcrf.resample import needed, resample
 from fwcrf.rounding import Rounding, nearest
-from fwcrf.scores import Scores, read_scores
 from fwcrf.solvers import Solver
-from fwcrf.tiles import Tile, plan, sizes
-from fwcrf.units import check_image
+from fwcrf.solvers.plan import arrays_per_label
+from fwcrf.torch_ops.native import check_finite
 
 # Within this an image is solved as a whole, unless said otherwise.
 MEMORY = 4 << 30
@@ -176,7 +188,13 @@ class Problem:
         Up to thirteen arrays of the size of the scores are alive at a time, seven where steps are taken
         natively, and a lattice takes 26 numbers per corner of the simplex around a pixel while it is built.
         """
-        floats = (7 if self._natively else 13) * self.scores.num_labels
+        solver = self.inference.solver
+        arrays = arrays_per_label(
+            solvers.get(solver) if isinstance(solver, str) else solver, self.inference.num_steps,
+            [getattr(kernel, "method", "own") for kernel in self.kernels],
+            self.inference.compatibility, self.scores.num_labels, self.scores.dtype, self.scores.device,
+        )  # fmt: skip
+        floats = arrays * self.scores.num_labels
         for kernel in self.kernels:
             method = getattr(kernel, "method", "lattice")
             axes = (
@@ -184,16 +202,6 @@ class Problem:
             )
             floats += 26 * (axes + 1) if method == "lattice" else axes
         return floats * self.scores.dtype.itemsize
-
-    @property
-    def _natively(self) -> bool:
-        """Whether all steps are sure to be taken by the native engine."""
-        return (
-            self.scores.device.type == "cpu"
-            and self.inference.at_once
-            and all(isinstance(kernel, Bilateral | Spatial) for kernel in self.kernels)
-            and all(getattr(kernel, "method", None) in ("lattice", "separable") for kernel in self.kernels)
-        )
 
     def parts(
         self,

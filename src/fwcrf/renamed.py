@@ -9,6 +9,12 @@ from types import ModuleType
 
 _APPS = "batch bench cli data demo evaluation experiments files models training tuning"
 RENAMED = {
+    "fwcrf.lp.solution": "fwcrf.graphs.linear",
+    "fwcrf.resample": "fwcrf.inputs.resample",
+    "fwcrf.schedules": "fwcrf.stepsizes",
+    "fwcrf.scores": "fwcrf.inputs.scores",
+    "fwcrf.simplex": "fwcrf.torch_ops.simplex",
+    "fwcrf.tiles": "fwcrf.inputs.tiles",
     "fwcrf.files.atomic": "fwcrf.storage.atomic",
     "fwcrf.files.errors": "fwcrf.storage.errors",
     "fwcrf.files.limits": "fwcrf.storage.limits",

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from fwcrf import columns
 from fwcrf.energy import Energy, inner, linear
+from fwcrf.torch_ops.layout import argmax
 
 Rounding = Callable[[Energy, Tensor], Tensor]
 
@@ -18,7 +18,7 @@ _SMALL = 2048
 
 def nearest(x: Tensor) -> Tensor:
     """The most likely label of each node: the nearest vertex of its simplex. ``(*batch, n)``."""
-    return columns.largest(x)
+    return argmax(x)
 
 
 def get(rounding: str | Rounding) -> Rounding:

@@ -32,8 +32,8 @@ import torch
 from torch import Tensor
 
 from fwcrf.energy import Objective, inner, linear
-from fwcrf.finite import has_values
 from fwcrf.regularizers import Regularizer
+from fwcrf.torch_ops.native import has_values
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,14 +107,6 @@ class Schedule:
 
     def __call__(self, step: Step) -> float | Tensor:
         return self.at(step.k)
-
-
-def known(stepsize: Stepsize, num_steps: int) -> list[float] | None:
-    """The first steps of a rule that looks at nothing but k, if they are plain numbers."""
-    if not isinstance(stepsize, Schedule):
-        return None
-    steps = [stepsize.at(k) for k in range(num_steps)]
-    return None if any(isinstance(a, Tensor) for a in steps) else steps  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
@@ -261,6 +253,32 @@ class SegmentSearch:
                 return a
             a = torch.where(higher, 0.5 * a, a)
         return torch.where(higher, 0.0, a)
+
+
+@dataclass(frozen=True)
+class Geometric:
+    """From ``start`` at step 0 to ``end`` at step ``steps - 1`` by equal ratios, and ``end`` from there on.
+
+    A plan of one step is ``end`` at once.
+
+    >>> [round(Geometric(0.4, 0.1, steps=3)(k), 3) for k in range(5)]
+    [0.4, 0.2, 0.1, 0.1, 0.1]
+    """
+
+    start: float
+    end: float
+    steps: int
+
+    def __post_init__(self) -> None:
+        for name in ("start", "end"):
+            if not 0 < getattr(self, name) < float("inf"):
+                raise ValueError(f"{name}={getattr(self, name)!r}; expected a positive number.")
+        if isinstance(self.steps, bool) or int(self.steps) != self.steps or self.steps < 1:
+            raise ValueError(f"steps={self.steps!r}; expected a whole number, 1 or more.")
+
+    def __call__(self, k: int) -> float:
+        done = min(k / (self.steps - 1), 1.0) if self.steps > 1 else 1.0
+        return self.start ** (1 - done) * self.end**done
 
 
 def rule(step: float | Tensor | Numbers[float] | Stepsize) -> Stepsize:

@@ -22,7 +22,7 @@ from fwcrf.apps.experiments.report import write_report
 from fwcrf.apps.experiments.runs import Run, Seen, View, carry_out
 from fwcrf.apps.experiments.setup import data_folder, paper_curves
 from fwcrf.apps.files import FileError
-from fwcrf.simplex import softmax
+from fwcrf.torch_ops.simplex import softmax
 
 
 def test_halves_have_no_image_in_common_and_are_spread_evenly(made):

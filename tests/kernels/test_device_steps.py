@@ -9,9 +9,10 @@ import torch
 from helpers import assert_rounding, normal, points
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fwcrf import pairwise, simplex, solvers
+from fwcrf import pairwise, solvers
 from fwcrf.energy import Energy
-from fwcrf.kernels import Lattice, Separable, lattice_torch, separable_torch
+from fwcrf.kernels import Lattice, Separable
+from fwcrf.torch_ops import lattice_torch, separable_torch, simplex
 
 WAITING = {
     "_local_scalar_dense", "item", "is_nonzero", "nonzero", "equal", "masked_select",
@@ -47,7 +48,7 @@ def energy(dtype=torch.float32):
 def unchecked(monkeypatch):
     """As on another device, where values are not looked at in a step."""
     monkeypatch.setattr("fwcrf.kernels.lattice.check_finite", lambda x, name: None)
-    monkeypatch.setattr("fwcrf.kernels.ops.check_finite", lambda x, name: None)
+    monkeypatch.setattr("fwcrf.torch_ops.lattice.check_finite", lambda x, name: None)
 
 
 @pytest.mark.parametrize("name", SOLVERS)
@@ -85,9 +86,9 @@ def test_oracles_and_grids_without_values():
     v, taps = without_values(torch.empty(30, 3), torch.empty(4))
     with torch.no_grad():
         for oracle in (simplex._project, simplex._softmax):
-            assert oracle._init_fn(v, 2.0).device.type == "meta"
+            assert oracle.registered._init_fn(v, 2.0).device.type == "meta"
         for derivative in (simplex._project_derivative, simplex._softmax_derivative):
-            assert derivative._init_fn(v, v, 2.0).shape == v.shape
+            assert derivative.registered._init_fn(v, v, 2.0).shape == v.shape
         assert separable_torch.filter(v.view(1, 30, 3), taps).shape == (1, 30, 3)
 
 

@@ -8,7 +8,8 @@ import pytest
 import torch
 from helpers import DTYPES, assert_rounding, in_process, normal, points
 
-from fwcrf.kernels import Exact, ops
+from fwcrf.kernels import Exact
+from fwcrf.torch_ops import exact as ops
 
 
 def dense(rows, columns):

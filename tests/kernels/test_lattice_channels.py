@@ -5,7 +5,8 @@ import torch
 from helpers import DTYPES, assert_rounding, covering, normal, points, uniform
 
 from fwcrf import _core
-from fwcrf.kernels import Lattice, lattice_torch
+from fwcrf.kernels import Lattice
+from fwcrf.torch_ops import lattice_torch
 
 CHANNELS = [*range(1, 41), 63, 64, 65, 150]
 SENTINEL = -12345.0

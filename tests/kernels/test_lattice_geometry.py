@@ -7,7 +7,7 @@ import torch
 from helpers import assert_rounding, normal, points
 
 from fwcrf.kernels import Exact, Lattice
-from fwcrf.kernels.lattice_torch import unpack_order
+from fwcrf.torch_ops.lattice_torch import unpack_order
 
 every_dimension = pytest.mark.parametrize("d", [1, 2, 3, 5, 6, 8, 11, 12, 16])
 every_engine = pytest.mark.parametrize("engine", ["native", "torch"])

@@ -5,7 +5,7 @@ import torch
 from helpers import DTYPES, assert_rounding, normal
 
 from fwcrf.kernels import Lattice
-from fwcrf.threads import threads_for
+from fwcrf.torch_ops.native import threads_for
 
 THREADS = [1, 2, 3, 4]
 N, D, CHANNELS = 30_000, 5, 21

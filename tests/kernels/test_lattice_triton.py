@@ -9,7 +9,7 @@ import pytest
 import torch
 from helpers import ROUNDING, environment, in_process, normal, points, uniform
 
-from fwcrf.kernels import lattice_device
+from fwcrf.torch_ops import lattice_device
 
 needs_triton = pytest.mark.skipif(
     find_spec("triton") is None, reason="triton is not installed: pip install 'fwcrf[gpu]'"
@@ -26,7 +26,9 @@ SHAPES = [
 
 def worst_error():
     """By shape, over rounding: the largest error of an answer, and of <Kx, y> against <x, K'y>."""
-    from fwcrf.kernels import Lattice, lattice_triton, ops
+    from fwcrf.kernels import Lattice
+    from fwcrf.torch_ops import lattice as ops
+    from fwcrf.torch_ops import lattice_triton
 
     found = {}
     for d, n, images, channels, dtype in SHAPES:
@@ -75,7 +77,7 @@ def compiled_sizes(backend, arch, warp, dtype):
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from fwcrf.kernels import lattice_triton
+    from fwcrf.torch_ops import lattice_triton
 
     found = {}
     for name, pointers in POINTERS.items():

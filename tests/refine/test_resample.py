@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.nn import functional
 
-from fwcrf.resample import needed, resample
+from fwcrf.inputs.resample import needed, resample
 
 
 def whole(size):

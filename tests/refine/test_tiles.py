@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from refine_scenes import KERNELS, photograph, probabilities
 
 import fwcrf
+from fwcrf.inputs.tiles import cover, fitted, plan
 from fwcrf.kernels import Bilateral, Gaussian, Spatial
-from fwcrf.tiles import cover, fitted, plan
 
 
 @st.composite

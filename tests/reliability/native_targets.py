@@ -18,7 +18,7 @@ from choices import NOT_FINITE, Choices, array, flag, number, pick, positive
 import fwcrf
 from fwcrf import _core, graphs, pairwise
 from fwcrf.kernels import Bilateral, Lattice, Spatial
-from fwcrf.memory import empty
+from fwcrf.torch_ops.native import empty
 
 DTYPES = (np.float32, np.float64)
 

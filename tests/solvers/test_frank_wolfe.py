@@ -6,7 +6,7 @@ import fwcrf
 from fwcrf.kernels import Exact
 from fwcrf.pairwise import dense
 from fwcrf.regularizers import Entropy, Simplex, SquaredL2
-from fwcrf.simplex import project_onto_simplex
+from fwcrf.torch_ops.simplex import project_onto_simplex
 
 N, L = 6, 3
 DTYPE = torch.float64

@@ -8,8 +8,8 @@ from problems import PROBLEMS, kernel_energy, matrix_energy, start
 from torch.testing import assert_close
 
 import fwcrf
-from fwcrf.simplex import project_onto_simplex
 from fwcrf.stepsizes import Harmonic, LineSearch
+from fwcrf.torch_ops.simplex import project_onto_simplex
 
 STEPS = 6
 

@@ -1,6 +1,7 @@
 """Sparse graphs: any pairwise model with the solvers of the dense ones."""
 
 from fwcrf.graphs.grid import Edges, grid
+from fwcrf.graphs.linear import LinearSolution
 from fwcrf.graphs.mrf import GraphSolution, SparseMRF
 from fwcrf.graphs.potentials import Full, Potts, Tables, TruncatedLinear, TruncatedQuadratic
 from fwcrf.graphs.superpixels import Superpixels, superpixels
@@ -10,6 +11,7 @@ __all__ = [
     "Edges",
     "Full",
     "GraphSolution",
+    "LinearSolution",
     "Potts",
     "SparseMRF",
     "Superpixels",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fwcrf.finite import has_values
+from fwcrf.torch_ops.native import has_values
 
 
 def finite_tables(tables: Tensor, unary: Tensor) -> Tensor:

@@ -13,13 +13,14 @@ from torch import Tensor
 from fwcrf import rounding as roundings
 from fwcrf import solvers
 from fwcrf.energy import Energy
-from fwcrf.finite import check_finite, has_values
 from fwcrf.graphs.adjacency import Adjacency, adjacency
 from fwcrf.graphs.forbidden import finite_matrix, finite_tables
 from fwcrf.graphs.operator import SharedEdges, Sparse, TableEdges
 from fwcrf.graphs.potentials import Full, Potential, Tables, potential, read_tables, read_weight
+from fwcrf.lp.solvers import LinearSolver
 from fwcrf.solvers.solution import Solution
 from fwcrf.solvers.solver import Solver
+from fwcrf.torch_ops.native import check_finite, has_values
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +144,7 @@ class SparseMRF:
         ``settings`` are those of a solver given by name (``weight=``, ``step=``, ...); ``trace``, ``tol``,
         ``x0`` and ``callback`` are those of ``fwcrf.minimize``. With ``rounding="bcd"`` no node can gain by
         moving alone, and ``restarts`` local searches from disturbed labels follow, random but the same for
-        the same ``seed``. The solvers ``lp-...`` answer with a ``fwcrf.lp.solution.LinearSolution``, which
+        the same ``seed``. The solvers ``lp-...`` answer with a ``fwcrf.graphs.LinearSolution``, which
         has a lower bound on the energy and the probabilities of edges.
         """
         if isinstance(restarts, bool) or int(restarts) != restarts or restarts < 0:
@@ -154,8 +155,7 @@ class SparseMRF:
             solver = solvers.get(solver, **settings)
         elif settings:
             raise TypeError(f"{', '.join(settings)} beside a solver that is made; give them to solvers.get.")
-        from fwcrf.lp.solution import solve as solve_relaxation  # which answers with a GraphSolution
-        from fwcrf.lp.solvers import LinearSolver
+        from fwcrf.graphs.linear import solve as solve_relaxation  # which returns a GraphSolution
 
         if isinstance(solver, LinearSolver):
             return solve_relaxation(
@@ -175,7 +175,15 @@ class SparseMRF:
             callback=callback,
         )  # fmt: skip
         round_ = partial(roundings.bcd, restarts=int(restarts), seed=seed) if restarts else found.rounding
-        return GraphSolution(found.probabilities, found.objective, round_, found.trace, found.converged, self)
+        return GraphSolution(
+            found.probabilities,
+            found.objective,
+            round_,
+            found.trace,
+            found.converged,
+            self,
+            engine=found.engine,
+        )
 
 
 @dataclass(frozen=True, eq=False)

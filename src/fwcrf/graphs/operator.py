@@ -14,7 +14,7 @@ from fwcrf.graphs.adjacency import Adjacency
 from fwcrf.graphs.ops import edge_sum, table_sum
 from fwcrf.kernels.operator import check_values
 from fwcrf.pairwise import Pairwise
-from fwcrf.threads import threads_for
+from fwcrf.torch_ops.native import threads_for
 
 
 class Sparse(Pairwise):

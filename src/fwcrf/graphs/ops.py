@@ -14,12 +14,9 @@ import torch
 from torch import Tensor
 
 from fwcrf import _core
-from fwcrf.finite import check_finite
 from fwcrf.graphs import edges_torch
 from fwcrf.graphs.adjacency import Adjacency
-from fwcrf.kernels.ops import differentiated, untraced
-from fwcrf.memory import empty
-from fwcrf.threads import threads_for
+from fwcrf.torch_ops.native import check_finite, differentiated, empty, threads_for, untraced
 
 
 def _ready(t: Tensor | None) -> Tensor | None:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwcrf.finite import has_values
+from fwcrf.torch_ops.native import has_values
 
 Number = float | Sequence[float] | np.ndarray | Tensor
 

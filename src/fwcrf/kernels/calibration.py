@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from fwcrf.kernels import ops
+from fwcrf.torch_ops.exact import exact_sums
 
 if TYPE_CHECKING:
     from fwcrf.kernels.lattice import Lattice
@@ -54,7 +54,7 @@ def _sample(features: Tensor, lattice: Lattice, rows: int, place: float = 0.0) -
         if place:
             some = some._placed(place, features.new_ones(*features.shape[:-2], 1))
         own = some.apply(ones).squeeze(-1)[..., :rows]
-        found = ops.exact_sums(given[..., :rows, :], given[..., rows:, :]), own
+        found = exact_sums(given[..., :rows, :], given[..., rows:, :]), own
     return _Sums(points[:rows], *(sums.double() for sums in found))
 
 

@@ -8,8 +8,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from fwcrf.kernels import ops
 from fwcrf.kernels.operator import Operator, check_features
+from fwcrf.torch_ops.exact import exact_filter
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class Exact(Operator):
         return self.features
 
     def apply(self, x: Tensor) -> Tensor:
-        return ops.exact_filter(x, self.features.to(x.dtype))
+        return exact_filter(x, self.features.to(x.dtype))
 
     @property
     def T(self) -> Operator:

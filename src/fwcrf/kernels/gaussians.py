@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from fwcrf.features import bandwidths, bilateral, pixels, positions
-from fwcrf.finite import check_finite
 from fwcrf.kernels.calibration import row_factor
 from fwcrf.kernels.exact import Exact
 from fwcrf.kernels.lattice import Lattice, lattice_shape
 from fwcrf.kernels.operator import Normalization, Operator, check_features, check_normalization
-from fwcrf.kernels.ops import untraced
-from fwcrf.kernels.separable import Separable, known
+from fwcrf.kernels.separable import Separable, plain_separable
+from fwcrf.torch_ops.native import check_finite, untraced
 
 Weight = float | Sequence[float] | Tensor
 
@@ -90,7 +89,9 @@ class Spatial:
         if self.method == "separable":
             check_normalization(self.normalization)
             if untraced(values) and not isinstance(self.xy, Tensor):
-                return known(shape, bandwidths(self.xy, len(shape), "xy"), values.dtype, self.normalization)
+                return plain_separable(
+                    shape, bandwidths(self.xy, len(shape), "xy"), values.dtype, self.normalization
+                )
             return Separable.build(shape, self.xy, values).normalized(self.normalization)
         if self.method not in ("lattice", "exact"):
             raise ValueError(

@@ -29,9 +29,11 @@ from typing import Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from fwcrf.finite import check_finite, has_values
-from fwcrf.kernels import calibration, lattice_torch, ops
-from fwcrf.kernels.operator import Operator, broadcast, check_features, check_sums, warn_caller
+from fwcrf.kernels import calibration
+from fwcrf.kernels.operator import Operator, broadcast, check_features, check_sums
+from fwcrf.torch_ops import lattice as ops
+from fwcrf.torch_ops import lattice_torch
+from fwcrf.torch_ops.native import check_finite, has_values, warn_caller
 
 Engine = Literal["native", "torch"]
 BlurOrder = Literal["symmetric", "forward", "reverse"]
@@ -39,8 +41,8 @@ BlurOrder = Literal["symmetric", "forward", "reverse"]
 MAX_DIMENSION = 16
 
 # Neighbour over centre of the blur: 1/4, 1/2, 1/4.
-_TAP = 0.5
-_ORDERS: dict[BlurOrder, int] = {"symmetric": 0, "forward": 1, "reverse": 2}
+TAP = 0.5
+ORDERS: dict[BlurOrder, int] = {"symmetric": 0, "forward": 1, "reverse": 2}
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +85,7 @@ class Lattice(Operator):
         tables = lattice.index, lattice.splat, lattice.order, lattice.neighbors
         found = None
         if lattice.engine == "native":
-            found = ops.symmetric_lattice(*tables, factor.sqrt(), 0.5 * place, _TAP, lattice.identity)
+            found = ops.symmetric_lattice(*tables, factor.sqrt(), 0.5 * place, TAP, lattice.identity)
         if found is None:
             return lattice._placed(place, factor).with_unit_diagonal().normalized("symmetric")
         weight, shift, minus, (least, most) = found
@@ -107,7 +109,7 @@ class Lattice(Operator):
     ) -> Lattice:
         """The plain lattice: centre weight 1 of the blur, nothing fitted to the kernel."""
         d = _check_features(features)
-        for name, value, known in (("blur", blur, _ORDERS), ("engine", engine, get_args(Engine))):
+        for name, value, known in (("blur", blur, ORDERS), ("engine", engine, get_args(Engine))):
             if value not in known:
                 raise ValueError(f"{name}={value!r} is not known; expected one of {', '.join(known)}.")
         flat = features.reshape(-1, *features.shape[-2:]).contiguous()
@@ -115,7 +117,7 @@ class Lattice(Operator):
         if engine == "native":
             index, weight, order, neighbors = ops.build_lattice(flat, scale)
         else:
-            bounds = lattice_torch.quotient_bounds(flat, scale)
+            bounds = ops.quotient_bounds(flat, scale)
             index, weight, order, neighbors = lattice_torch.build(flat, scale, *bounds)
         _warn_if_identity(neighbors, index)
         shape = (*features.shape[:-1], d + 1)
@@ -158,7 +160,7 @@ class Lattice(Operator):
             self.neighbors,
             None if self.shift is None else self.shift.to(x.dtype).flatten(),
         )
-        settings = (_TAP, self.identity, _ORDERS[self.blur])
+        settings = (TAP, self.identity, ORDERS[self.blur])
         if self.engine == "torch" and x.is_cpu:
             # In operations that autograd sees through: what the others are tested against.
             check_finite(x, "x")
@@ -180,7 +182,7 @@ class Lattice(Operator):
             assert self.slice is self.splat, "the diagonal is found before rows and columns differ"
             index, weight, order = (t.flatten(0, -2) for t in (self.index, self.splat, self.order))
             find = ops.lattice_diagonal if self.engine == "native" else lattice_torch.diagonal
-            out = find(weight, index, order, self.neighbors, _TAP, self.identity)
+            out = find(weight, index, order, self.neighbors, TAP, self.identity)
             self._minus.append(-out.view(self.index.shape[:-1]))
         minus = self._minus[0]
         return -minus if self.shift is None else self.shift - minus
@@ -206,7 +208,7 @@ class Lattice(Operator):
         if self.engine != "native" or self.slice is not self.splat or self.shift is not None:
             return None
         tables = self.index, self.splat, self.neighbors
-        settings = 0.5 * place, _TAP, self.identity, _ORDERS[self.blur]
+        settings = 0.5 * place, TAP, self.identity, ORDERS[self.blur]
         return ops.sampled_sums(features, points, rows, *tables, *settings)
 
     def _placed(self, place: float, factor: Tensor) -> Lattice:
@@ -270,7 +272,7 @@ class _Shape(NamedTuple):
 def lattice_shape(d: int) -> _Shape:
     """Of the lattice of d features."""
     cell = (d + 1.0) ** (d - 0.5) / (math.sqrt(2 / 3) * (d + 1)) ** d
-    constant = (2 * math.pi) ** (d / 2) / cell / (1 + 2 * _TAP) ** (d + 1)
+    constant = (2 * math.pi) ** (d / 2) / cell / (1 + 2 * TAP) ** (d + 1)
     if d <= 2:
         return _Shape(0.0, 0.0, constant)
     return _Shape(0.0, -0.3, constant) if d == 3 else _Shape(-0.1, -0.6, constant)

@@ -14,8 +14,6 @@ change of the diagonal, so those two operations are the whole algebra::
 
 from __future__ import annotations
 
-import sys
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
@@ -23,7 +21,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from fwcrf.finite import has_values
+from fwcrf.torch_ops.native import has_values
 
 Normalization = Literal["symmetric", "none", "before", "after"]
 
@@ -233,11 +231,3 @@ def check_features(features: Tensor) -> None:
         raise ValueError(
             f"features has shape {tuple(features.shape)}; expected (*batch, n, d) with at least one point."
         )
-
-
-def warn_caller(message: str) -> None:
-    """A warning that points at the line outside this package that led to it."""
-    level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fwcrf."):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, stacklevel=level)

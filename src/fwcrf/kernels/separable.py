@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fwcrf.features import bandwidths
-from fwcrf.kernels import ops
+from fwcrf.kernels.bands import factors
 from fwcrf.kernels.operator import Normalization, Operator, check_normalization
-from fwcrf.kernels.ops import differentiated, untraced
-from fwcrf.memory import empty
+from fwcrf.torch_ops.native import differentiated, empty, untraced
+from fwcrf.torch_ops.separable import separable_filter
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,12 +63,28 @@ class Separable(Operator):
     def example(self) -> Tensor:
         return self.taps[0]
 
+    @cached_property
+    def banded(self) -> tuple[Any, ...]:
+        """The banded factors of every axis and the taps of the last one: the arguments of ``add_grid``."""
+        left, right = (
+            s or [t.new_ones(n) for n, t in zip(self.shape, self.taps, strict=True)]
+            for s in (self.left, self.right)
+        )
+        axes = [factors(*axis) for axis in zip(self.shape, self.taps, left, right, strict=True)]
+        return (
+            [f.down.rows for f in axes],
+            [f.down.arrays for f in axes],
+            [f.middle and f.middle.arrays for f in axes],
+            [f.up.arrays for f in axes],
+            tuple(t.detach().contiguous() for t in (self.taps[-1], left[-1], right[-1])),
+        )
+
     def apply(self, x: Tensor) -> Tensor:
         taps = [t.to(x.dtype) for t in self.taps]
         flat = x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
         if self.right is not None:
             flat = _product(self.right).to(x.dtype).unsqueeze(-1) * flat
-        y = ops.separable_filter(flat, self.shape, taps)
+        y = separable_filter(flat, self.shape, taps)
         if self.left is not None:
             y = _product(self.left).to(x.dtype).unsqueeze(-1) * y
         return y.view(x.shape)
@@ -115,11 +132,11 @@ class Separable(Operator):
 
 
 @lru_cache(maxsize=16)  # the next image has the same size more often than not
-def known(
+def plain_separable(
     shape: tuple[int, ...], xy: tuple[float, ...], dtype: torch.dtype, normalization: Normalization
 ) -> Operator:
-    """A normalised kernel whose bandwidths are plain numbers, on the CPU."""
-    # Nobody may keep tensors of inference mode for a derivative.
+    """A normalised kernel on the CPU whose bandwidths are plain numbers."""
+    # Inference-mode tensors cannot be saved for backward.
     with torch.inference_mode(False):
         like = torch.empty((), dtype=dtype, device="cpu")
         return Separable.build(shape, xy, like).normalized(normalization)

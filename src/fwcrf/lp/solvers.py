@@ -14,10 +14,10 @@ from fwcrf.lp.entropy import ForestEntropy, FreeEnergy
 from fwcrf.lp.polytope import LocalPolytope
 from fwcrf.lp.relaxation import Consistency, Relaxation
 from fwcrf.regularizers import Regularizer, Simplex
-from fwcrf.simplex import softmax
 from fwcrf.solvers.frank_wolfe import FrankWolfe
 from fwcrf.solvers.solver import Iterate
 from fwcrf.stepsizes import SegmentSearch, Stepsize, least_of_parabola
+from fwcrf.torch_ops.simplex import softmax
 
 
 class LinearSolver(ABC):

@@ -21,9 +21,9 @@ from fwcrf.pairwise import Kronecker
 from fwcrf.pydensecrf.arguments import array, bandwidths, buffer, float_array, integer, real
 from fwcrf.pydensecrf.eigen import MatrixXf, wrap
 from fwcrf.pydensecrf.operators import Model, kernel
-from fwcrf.simplex import softmax
 from fwcrf.solvers import Solver, get, minimize
-from fwcrf.solvers.solver import at_once
+from fwcrf.solvers.plan import Plan, plan
+from fwcrf.torch_ops.simplex import softmax
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -211,8 +211,8 @@ class DenseCRF:
         for name, matrix in (("Q", Q), ("tmp1", tmp1), ("tmp2", tmp2)):
             _check_matrix(matrix, name)
         x, E = self._point(Q), self.energy()
-        end = at_once(E, get("mf"), x, num_steps=1)
-        x.copy_(softmax(E.grad(x), -1.0) if end is None else end)
+        found = plan(E, get("mf"), x, 1)
+        x.copy_(found.run(x, E.unary) if isinstance(found, Plan) else softmax(E.grad(x), -1.0))
 
     def klDivergence(self, Q: MatrixXf) -> float:
         """<Q, log Q> + <u, Q> + <Q, P Q>: what pydensecrf has under this name.

@@ -18,17 +18,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwcrf import _core
 from fwcrf.compatibility import Compatibility, Potts
-from fwcrf.fused import Fused, fuse
+from fwcrf.engine.limits import Refusal
+from fwcrf.engine.model import Model as Engine
 from fwcrf.kernels import Lattice, Normalization
 from fwcrf.kernels.lattice import MAX_DIMENSION
-from fwcrf.kernels.lattice_torch import order_words, quotient_bounds
 from fwcrf.kernels.operator import Operator
-from fwcrf.memory import empty
-from fwcrf.moves import Move
 from fwcrf.pairwise import Kronecker, Pairwise
-from fwcrf.threads import threads_for
+from fwcrf.torch_ops.lattice import build_native
 
 # Added to the row sums that are divided by.
 _TINY = 1e-20
@@ -59,7 +56,7 @@ def kernel(features: Tensor, normalization: Normalization, weight: float = 1.0) 
 
 def _lattice(features: Tensor) -> Lattice:
     """The plain lattice of float32 features, each point embedded in float arithmetic."""
-    n, d = features.shape
+    d = features.shape[-1]
     if not 1 <= d <= MAX_DIMENSION:
         raise ValueError(
             f"features has {d} rows, one per feature; the lattice takes 1 to {MAX_DIMENSION}. Reduce them, "
@@ -67,17 +64,7 @@ def _lattice(features: Tensor) -> Lattice:
         )
     std = np.float32(math.sqrt(2 / 3) * (d + 1))
     scale = [float(np.float32(float(std) / math.sqrt((i + 1) * (i + 2)))) for i in range(d)]
-    low, high = quotient_bounds(features, scale)
-    index = empty((1, n, d + 1), torch.int32)
-    weight = empty((1, n, d + 1), torch.float32)
-    order = empty((1, n, order_words(d + 1)), torch.int64)
-    near = max(map(abs, (*low, *high))) * (d + 1) < _FARTHEST
-    neighbors = torch.from_numpy(
-        _core.build_lattice(
-            features.unsqueeze(0), torch.tensor(scale, dtype=torch.float64), torch.tensor(low),
-            torch.tensor(high), index, weight, order, threads_for(8 * features.numel()), single=near,
-        )
-    )  # fmt: skip
+    index, weight, order, neighbors = build_native(features.unsqueeze(0), scale, single_within=_FARTHEST)
     return Lattice(index[0], weight[0], weight[0], order[0], neighbors, blur="forward")
 
 
@@ -102,19 +89,16 @@ class Model(Pairwise):
             total += part(x)
         return total
 
-    def moved(self, x: Tensor | None, unary: Tensor, moves: Sequence[Move]) -> Tensor | None:
-        engine, like = self._engine, unary if x is None else x
-        if engine is None or not moves or not engine.takes(like, unary):
-            return None
-        return engine.moved(x, unary, moves)
+    def engine(self) -> Engine | Refusal:
+        return self._engine
 
     @cached_property
-    def _engine(self) -> Fused | None:
+    def _engine(self) -> Engine | Refusal:
         """The same but for a number per pixel, which changes no step: Potts with a weight of -1."""
         potts = Potts(torch.tensor(-1.0))
         terms: list[tuple[Operator, Compatibility]] = [(operator, potts) for operator in self.operators]
         terms += [(other.operator, other.compat) for other in self.others]
-        return fuse(terms) if terms else None
+        return Engine.of(terms)
 
     def to_dense(self) -> Tensor:
         eye = torch.eye(self.num_labels)

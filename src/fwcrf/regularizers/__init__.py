@@ -29,7 +29,7 @@ from fwcrf.regularizers.closed import Entropy, Simplex, SquaredL2
 from fwcrf.regularizers.linear import Linear
 from fwcrf.regularizers.mixed import Mixed
 from fwcrf.regularizers.regularizer import Regularizer
-from fwcrf.simplex import project_onto_simplex
+from fwcrf.torch_ops.simplex import project_onto_simplex
 
 if TYPE_CHECKING:
     from fwcrf.regularizers.binary_entropy import BinaryEntropy

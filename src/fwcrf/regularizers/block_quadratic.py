@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fwcrf.finite import has_values
 from fwcrf.regularizers.closed import Entropy, Simplex, SquaredL2
 from fwcrf.regularizers.dual import leading
 from fwcrf.regularizers.linear import Linear, PerNode
 from fwcrf.regularizers.mixed import Mixed
 from fwcrf.regularizers.regularizer import SumOverNodes, Weight, check_weight, like, over_nodes, smallest
+from fwcrf.torch_ops.native import has_values
 
 _MAX_ROUNDS, _STEPS_PER_ROUND = 200, 10
 # Numbers in the systems of Newton's step on one block of rows.

@@ -1,4 +1,4 @@
-"""The regularizers whose oracle is a formula; ``oracle`` names it, with what c is multiplied by."""
+"""The regularizers whose oracle is a formula: vertex, softmax, projection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fwcrf.regularizers.regularizer import (
     scaled,
     smallest,
 )
-from fwcrf.simplex import project_onto_simplex, softmax
+from fwcrf.torch_ops.simplex import project_onto_simplex, softmax
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,6 @@ class Simplex(SumOverNodes):
     @property
     def strong_convexity(self) -> float:
         return 0.0
-
-    @property
-    def oracle(self) -> tuple[str, float]:
-        return ("vertex", -1.0)
 
     @property
     def quadratic(self) -> bool:
@@ -78,10 +74,6 @@ class Entropy(SumOverNodes):
     def strong_convexity(self) -> float | Tensor:
         return 2 * smallest(self.weight)
 
-    @property
-    def oracle(self) -> tuple[str, float] | None:
-        return None if isinstance(self.weight, Tensor) else ("softmax", -1 / self.weight)
-
     def argmin(self, c: Tensor) -> Tensor:
         return softmax(*scaled(c, self.weight))
 
@@ -115,10 +107,6 @@ class SquaredL2(SumOverNodes):
     @property
     def strong_convexity(self) -> float | Tensor:
         return smallest(self.weight)
-
-    @property
-    def oracle(self) -> tuple[str, float] | None:
-        return None if isinstance(self.weight, Tensor) else ("project", -1 / self.weight)
 
     def argmin(self, c: Tensor) -> Tensor:
         return project_onto_simplex(*scaled(c, self.weight))

@@ -7,7 +7,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fwcrf.finite import has_values
+from fwcrf.torch_ops.native import has_values
 
 # A number, a learnable scalar, or one per node: (*batch or 1, n or 1, 1), broadcast against x.
 Weight = float | Tensor

@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from fwcrf.energy import Energy
-from fwcrf.moves import Move
 from fwcrf.regularizers import Regularizer, SquaredL2
 
 
@@ -53,15 +52,6 @@ class ADMM:
         barrier = torch.where(f.unary == torch.inf, torch.inf, 0.0).to(half.dtype)
         z = self._prox(half - state.y, state.x, barrier)
         return State(z, state.x, state.y + self.rho * (state.x - z))
-
-    def moves(self, num_steps: int) -> list[Move] | None:
-        if isinstance(self.rho, Tensor) or not isinstance(self.mirror, SquaredL2) or self.mirror.weight != 1:
-            return None
-        # With multipliers w = y / rho; P x counts half, so that in its scale the unary counts twice.
-        scale = -0.5 / self.rho
-        x = Move("project", scale, keep=1.0, unary=2.0, lean=-1.0)
-        z = Move("project", scale, keep=1.0, unary=0.0, lean=1.0, dual="multipliers")
-        return [z if k % 2 else x for k in range(num_steps)]
 
     def _prox(self, c: Tensor, near: Tensor, unary: Tensor) -> Tensor:
         """argmin_p <c + unary, p> + rho B(p, near)."""

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fwcrf.energy import Energy
 from fwcrf.regularizers import Entropy, Regularizer
-from fwcrf.schedules import Geometric
+from fwcrf.stepsizes import Geometric
 
 
 class State(NamedTuple):

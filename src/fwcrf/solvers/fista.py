@@ -9,8 +9,8 @@ from typing import NamedTuple
 from torch import Tensor
 
 from fwcrf.energy import Objective, descend
-from fwcrf.simplex import project_onto_simplex
 from fwcrf.stepsizes import Constant, Schedule
+from fwcrf.torch_ops.simplex import project_onto_simplex
 
 
 class State(NamedTuple):

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from fwcrf.energy import Energy, Objective
-from fwcrf.moves import Move
 from fwcrf.regularizers import Regularizer
 from fwcrf.solvers.solver import Iterate, advance
-from fwcrf.stepsizes import Constant, Step, Stepsize, known
+from fwcrf.stepsizes import Constant, Step, Stepsize
 
 Split = Callable[[Energy, Regularizer], tuple[Objective, Regularizer]]
 
@@ -35,13 +34,6 @@ class FrankWolfe:
 
     def init(self, f: Energy, x0: Tensor) -> Iterate:
         return Iterate(x0, *self.split(f, self.regularizer))
-
-    def moves(self, num_steps: int) -> list[Move] | None:
-        oracle = getattr(self.regularizer, "oracle", None)
-        steps = known(self.stepsize, num_steps)
-        if oracle is None or steps is None or self.split is not regularized:
-            return None
-        return [Move(*oracle, step=a) for a in steps]
 
     def step(self, f: Energy, state: Iterate, k: int) -> Iterate:
         grad = state.gradient()

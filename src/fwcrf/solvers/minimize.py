@@ -10,10 +10,12 @@ from torch import Tensor
 
 from fwcrf import rounding as roundings
 from fwcrf.energy import Energy
-from fwcrf.finite import has_values
+from fwcrf.solvers.named import get
+from fwcrf.solvers.plan import Plan, plan
 from fwcrf.solvers.solution import Solution
-from fwcrf.solvers.solver import Solver, at_once
-from fwcrf.solvers.trace import Tracer, look, value
+from fwcrf.solvers.solver import Solver
+from fwcrf.solvers.trace import Tracer, stationary
+from fwcrf.torch_ops.native import has_values
 
 
 def minimize(
@@ -41,10 +43,7 @@ def minimize(
     >>> minimize(E, "l2fw", num_steps=3).labels
     tensor([0, 0])
     """
-    if isinstance(solver, str):
-        from fwcrf.solvers.named import get  # which is made of solvers, some of which minimize
-
-        solver = get(solver)
+    solver = get(solver) if isinstance(solver, str) else solver
     if isinstance(num_steps, bool) or int(num_steps) != num_steps or num_steps < 0:
         raise ValueError(f"num_steps={num_steps!r}; expected 0 (which returns the start) or more.")
     if tol is not None and not tol >= 0:
@@ -53,16 +52,12 @@ def minimize(
     if x0 is not None:
         x0 = _feasible(x0, f)
 
-    if (
-        not trace
-        and tol is None
-        and callback is None
-        and (x := at_once(f, solver, x0, num_steps)) is not None
-    ):
-        return Solution(x, f, round_)
-    if x0 is None:
-        x0 = f._start()
-    tracer = Tracer(f, round_) if trace else None
+    watched = trace or tol is not None or callback is not None
+    found = plan(f, solver, x0, num_steps, watched=watched)
+    if isinstance(found, Plan):
+        return Solution(found.run(x0, f.unary), f, round_, engine=str(found))
+    x0 = f.start() if x0 is None else x0
+    tracer = Tracer(f, round_, str(found)) if trace else None
     seen, run = (f, _call) if tracer is None else (tracer.counted, tracer.run)
     state = run(solver.init, seen, x0)
     converged = False
@@ -74,28 +69,17 @@ def minimize(
         if tracer is not None:
             tracer.record(k, state)
         if tol is not None:
-            state, converged = _stationary(f if tracer is None else tracer, state, tol)
+            state, converged = (
+                stationary(f, state, tol) if tracer is None else (state, tracer.stationary(tol))
+            )
             if converged:
                 break
-    return Solution(state.x, f, round_, None if tracer is None else tracer.records, converged)
+    records = None if tracer is None else tracer.records
+    return Solution(state.x, f, round_, records, converged, engine=str(found))
 
 
 def _call(function: Callable[..., Any], *args: Any) -> Any:
     return function(*args)
-
-
-def _stationary(f: Energy | Tracer, state: Any, tol: float) -> tuple[Any, bool]:
-    """Whether S(x) is small for every image; the gradient it took stays in the state for the next step."""
-    if isinstance(f, Tracer):
-        last = f.records[-1]
-        gap, total = last.gap, last.value
-    else:
-        step = look(f, state)
-        if "grad" in state._fields:
-            state = state._replace(grad=step.grad)
-        with torch.no_grad():
-            gap, total = step.gap, value(step)
-    return state, bool((gap <= tol * total.abs().clamp(min=1.0)).all())
 
 
 def _feasible(x0: Tensor, f: Energy) -> Tensor:

@@ -20,11 +20,10 @@ import torch
 from torch import Tensor
 
 from fwcrf.energy import Objective, descend
-from fwcrf.moves import Move
 from fwcrf.regularizers import Simplex
-from fwcrf.simplex import project_onto_simplex
 from fwcrf.solvers.solver import Iterate, advance
-from fwcrf.stepsizes import Constant, Schedule, Step, Stepsize, known
+from fwcrf.stepsizes import Constant, Schedule, Step, Stepsize
+from fwcrf.torch_ops.simplex import project_onto_simplex
 
 
 @dataclass(frozen=True)
@@ -41,10 +40,6 @@ class ProjectedGradient:
         p = project_onto_simplex(state.x - grad)
         return advance(Step(k, state.f, state.g, state.x, grad, p), self.stepsize)
 
-    def moves(self, num_steps: int) -> list[Move] | None:
-        steps = known(self.stepsize, num_steps)
-        return None if steps is None else [Move("project", -1.0, keep=1.0, step=a) for a in steps]
-
 
 @dataclass(frozen=True)
 class ProximalGradient:
@@ -58,11 +53,6 @@ class ProximalGradient:
     def step(self, f: Objective, state: Iterate, k: int) -> Iterate:
         a = self.stepsize.at(k)
         return Iterate(project_onto_simplex(descend(state.x, a, state.gradient())), f, state.g, step=a)
-
-    def moves(self, num_steps: int) -> list[Move] | None:
-        steps = known(self.stepsize, num_steps)
-        # A step of 0 times an infinite energy is not a number.
-        return [Move("project", -a, keep=1.0) for a in steps] if steps and all(steps) else None
 
 
 class LogIterate(NamedTuple):
@@ -88,9 +78,3 @@ class EntropicDescent:
         grad = f.grad(state.x) if state.grad is None else state.grad
         log_x = torch.log_softmax(descend(state.log_x, a, grad), -1)
         return LogIterate(log_x.exp(), log_x, step=a)
-
-    def moves(self, num_steps: int) -> list[Move] | None:
-        steps = known(self.stepsize, num_steps)
-        if steps is None or not all(steps):
-            return None
-        return [Move("softmax", -a, lean=1.0, dual="logits") for a in steps]

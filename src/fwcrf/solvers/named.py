@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from fwcrf import regularizers
@@ -32,7 +32,7 @@ _NAMED: dict[str, Callable[..., Solver]] = {
     "binary-entropy-fw": lambda weight=0.25, step=1.0: FrankWolfe(
         regularizers.BinaryEntropy(weight), rule(step)
     ),
-    "lp-fw": lambda p=1.5, weight=1.0, step=1.0: FrankWolfe(regularizers.SquaredLp(p, weight), rule(step)),
+    "pnorm-fw": lambda p=1.5, weight=1.0, step=1.0: FrankWolfe(regularizers.SquaredLp(p, weight), rule(step)),
     "convex-fw": lambda step=LineSearch(): FrankWolfe(Simplex(), rule(step), convexified),
     "cccp-qp1": lambda step=1.0, tol=1e-4, max_steps=200: FrankWolfe(
         Simplex(), rule(step), partial(concave_rest, tol=tol, max_steps=max_steps)
@@ -47,6 +47,8 @@ _NAMED: dict[str, Callable[..., Solver]] = {
     "admm": lambda rho=1.0: ADMM(rho),
     "bregman-admm": lambda rho=1.0: ADMM(rho, Entropy(1.0)),
 }
+# Former names, still understood; "lp-" now means a linear relaxation on a graph.
+_RENAMED = {"lp-fw": "pnorm-fw"}
 
 
 def names(*, graphs: bool = False) -> list[str]:
@@ -63,15 +65,24 @@ def get(name: str, **settings: Any) -> Solver:
     >>> get("l2fw", weight=0.5).regularizer
     SquaredL2(weight=0.5)
     """
-    table = _NAMED if name in _NAMED else _on_graphs()
-    if name not in table:
+    return _make(name, settings) if settings else _with_defaults(name)
+
+
+@cache  # solvers are frozen
+def _with_defaults(name: str) -> Solver:
+    return _make(name, {})
+
+
+def _make(name: str, settings: dict[str, Any]) -> Solver:
+    present = _RENAMED.get(name, name)
+    table = _NAMED if present in _NAMED else _on_graphs()
+    if present not in table:
         raise ValueError(f"solver {name!r} is not known; expected one of {', '.join(names(graphs=True))}.")
-    # Looking at a signature takes longer than calling it.
-    known = inspect.signature(table[name]).parameters if settings else {}
+    known = inspect.signature(table[present]).parameters
     for setting in settings:
         if setting not in known:
             raise ValueError(f"solver {name!r} has no setting {setting!r}; expected {', '.join(known)}.")
-    return table[name](**settings)
+    return table[present](**settings)
 
 
 def _on_graphs() -> Mapping[str, Callable[..., Solver]]:

@@ -1,9 +1,9 @@
-"""What ``minimize`` answers."""
+"""The result of ``minimize``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -26,6 +26,7 @@ class Solution:
     rounding: Callable[[Energy, Tensor], Tensor]
     trace: list[Record] | None = None  # one record per iterate, the start included
     converged: bool = False  # S(x) came below ``tol`` for every image
+    engine: str = field(default="", kw_only=True)  # the path that ran, and why if it was the generic one
 
     @cached_property
     def labels(self) -> Tensor:

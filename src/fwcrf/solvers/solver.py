@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor
 
-from fwcrf.energy import Energy, Objective
-from fwcrf.moves import Move
+from fwcrf.energy import Objective
 from fwcrf.regularizers import Regularizer
 from fwcrf.stepsizes import Step, Stepsize
 
@@ -18,24 +16,11 @@ class Solver(Protocol):
 
     A state may also have fields ``f`` and ``g``, what the solver minimises (otherwise E over the
     simplices), ``grad``, f's gradient at x or None, and ``step``, the one that led to x.
-
-    A solver whose steps are known beforehand may say so with ``moves(num_steps)``, the steps from the start
-    as ``Move`` or None: an operator with an engine of its own then takes them all at once.
     """
 
     def init(self, f: Any, x0: Tensor) -> Any: ...
 
     def step(self, f: Any, state: Any, k: int) -> Any: ...
-
-
-def at_once(f: Energy, solver: Solver, x0: Tensor | None, num_steps: int) -> Tensor | None:
-    """x after so many steps, where f's operator can take them at once; None otherwise.
-
-    From softmax(-unary) if there is no ``x0``.
-    """
-    known = getattr(solver, "moves", None)
-    moves: Sequence[Move] | None = None if known is None else known(num_steps)
-    return f.pairwise.moved(x0, f.unary, moves) if moves else None
 
 
 class Iterate(NamedTuple):

@@ -23,6 +23,7 @@ The unary stays in f: being linear it could be in g as well, with the same itera
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -31,7 +32,7 @@ from fwcrf.energy import Energy, Objective
 from fwcrf.pairwise import Blocks, Diagonal, SelfEdges
 from fwcrf.regularizers import Entropy, Mixed, Regularizer, Simplex, SquaredL2, block_quadratic
 from fwcrf.solvers.fista import Fista
-from fwcrf.solvers.minimize import minimize
+from fwcrf.solvers.trace import stationary
 from fwcrf.stepsizes import Constant
 
 
@@ -143,7 +144,13 @@ class ConvexQuadratic:
         inner = Energy(self.energy.pairwise, self.energy.unary + c)
         solver = Fista(Constant(1 / self.largest.clamp(min=1.0)))
         start = SquaredL2(self.largest.to(c)[..., None, None].clamp(min=1.0)).argmin(inner.unary)
-        return minimize(inner, solver, start, num_steps=self.max_steps, tol=self.tol).probabilities
+        state: Any = solver.init(inner, start)
+        for k in range(self.max_steps):
+            state, done = stationary(inner, state, self.tol)
+            if done:
+                break
+            state = solver.step(inner, state, k)
+        return state.x
 
     def value(self, x: Tensor) -> Tensor:
         return self.energy.value(x)

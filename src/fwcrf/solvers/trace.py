@@ -1,4 +1,4 @@
-"""What a run did, step by step. Measuring is neither timed nor counted."""
+"""A record of every iterate of a run. Measuring is neither timed nor counted."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class Record(NamedTuple):
     step: float | Tensor | None  # that led here
     seconds: float  # since the start
     applications: int  # of P, since the start
+    engine: str = ""  # the path that ran, and why if it was the generic one
 
 
 @dataclass(eq=False)
@@ -64,12 +65,27 @@ def value(step: Step) -> Tensor:
     return step.f.value_from_grad(step.x, step.grad) + step.g.value(step.x)
 
 
+def stationary(f: Energy, state: Any, tol: float) -> tuple[Any, bool]:
+    """The state with its gradient, and True if S(x) <= tol max(1, |f + g|) for every image."""
+    step = look(f, state)
+    if "grad" in state._fields:
+        state = state._replace(grad=step.grad)  # the next step needs the gradient again
+    with torch.no_grad():
+        return state, is_small(step.gap, value(step), tol)
+
+
+def is_small(gap: Tensor, total: Tensor, tol: float) -> bool:
+    """True if the gap is at most tol max(1, |total|) for every image."""
+    return bool((gap <= tol * total.abs().clamp(min=1.0)).all())
+
+
 @dataclass(eq=False)
 class Tracer:
     """Runs a solver's calls with a clock and a counter, and keeps the records."""
 
     energy: Energy
     rounding: Callable[[Energy, Tensor], Tensor]
+    engine: str
     records: list[Record] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -82,6 +98,10 @@ class Tracer:
         result = function(*args)
         self.seconds += time.perf_counter() - start
         return result
+
+    def stationary(self, tol: float) -> bool:
+        """True if the last record says that f + g is stationary for every image."""
+        return is_small(self.records[-1].gap, self.records[-1].value, tol)
 
     @torch.no_grad()
     def record(self, k: int, state: Any) -> None:
@@ -98,6 +118,7 @@ class Tracer:
                 getattr(state, "step", None),
                 self.seconds,
                 applications,
+                self.engine,
             )
         )
         self.pairwise.applications = applications

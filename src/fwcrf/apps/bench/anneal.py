@@ -25,8 +25,8 @@ from fwcrf.energy import Energy, unary_from_logits
 from fwcrf.kernels import Bilateral, Spatial
 from fwcrf.pairwise import of_image
 from fwcrf.regularizers import Entropy, Regularizer, SquaredL2
-from fwcrf.schedules import Geometric
 from fwcrf.solvers import get, minimize
+from fwcrf.stepsizes import Geometric
 
 WEIGHTS = {"1, 1": (1.0, 1.0), "3, 10": (3.0, 10.0)}  # spatial, bilateral
 PAPER = ["mf", "efw", "l2fw", "fw"]

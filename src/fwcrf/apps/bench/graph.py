@@ -16,7 +16,7 @@ from fwcrf.apps.bench import report
 from fwcrf.apps.bench.report import table
 from fwcrf.apps.bench.timing import Plan
 from fwcrf.graphs import SparseMRF, grid
-from fwcrf.simplex import softmax
+from fwcrf.torch_ops.simplex import softmax
 
 SIDE, LABELS, STEPS = 1000, 16, 50
 THREADS = 2

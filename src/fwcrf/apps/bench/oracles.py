@@ -14,7 +14,7 @@ from fwcrf.apps.bench.report import print_rows
 from fwcrf.apps.bench.rows import Compared, assemble, spreads
 from fwcrf.apps.bench.timing import Case, Plan, Work, measure
 from fwcrf.kernels import Bilateral
-from fwcrf.simplex import project_onto_simplex, softmax
+from fwcrf.torch_ops.simplex import project_onto_simplex, softmax
 
 try:
     from entmax import sparsemax

@@ -20,11 +20,11 @@ from fwcrf.apps.demo.colours import colour_scores
 from fwcrf.apps.demo.request import Request
 from fwcrf.apps.demo.scribbles import Stroke, drawn
 from fwcrf.apps.demo.sessions import Picture, Result, Session, Uploaded
-from fwcrf.constraints import constrained
 from fwcrf.energy import Energy, unary_from_logits
+from fwcrf.inputs.masks import constrained
+from fwcrf.inputs.scores import read_scores
 from fwcrf.kernels import Bilateral, Operator, Spatial
 from fwcrf.rounding import nearest
-from fwcrf.scores import read_scores
 
 Event = dict[str, Any]
 

@@ -14,7 +14,7 @@ from fwcrf.apps.experiments.images import Picture
 from fwcrf.energy import Energy, unary_from_logits
 from fwcrf.kernels import Bilateral, Spatial
 from fwcrf.kernels.operator import Operator
-from fwcrf.simplex import softmax
+from fwcrf.torch_ops.simplex import softmax
 
 
 @dataclass(frozen=True)

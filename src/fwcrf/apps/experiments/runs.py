@@ -16,9 +16,9 @@ from fwcrf import solvers
 from fwcrf.apps.evaluation import Confusion
 from fwcrf.apps.experiments.potts import PAPER, Potts, Problem
 from fwcrf.rounding import nearest
-from fwcrf.simplex import softmax
 from fwcrf.solvers import Solver
 from fwcrf.stepsizes import Harmonic
+from fwcrf.torch_ops.simplex import softmax
 
 SHOWN = {"mf": "MF", "fw": "FW", "efw": "eFW", "l2fw": "l2FW", "pgd": "PGD", "fista": "PGM", "admm": "ADMM"}
 

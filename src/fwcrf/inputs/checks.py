@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from fwcrf.arrays import Stored, kind
 from fwcrf.features import bandwidths
+from fwcrf.inputs.arrays import Stored, kind
 from fwcrf.kernels import Bilateral
 from fwcrf.kernels.gaussians import Kernel
 from fwcrf.kernels.lattice import MAX_DIMENSION
-from fwcrf.kernels.operator import warn_caller
+from fwcrf.torch_ops.native import warn_caller
 
 _ROWS = 32
 # Bandwidths of less than this see no two whole numbers as neighbours.

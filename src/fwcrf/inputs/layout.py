@@ -5,15 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from fwcrf import _core
-from fwcrf.kernels.ops import differentiated, transformed
-from fwcrf.memory import empty
-from fwcrf.threads import threads_for
+from fwcrf.torch_ops.layout import transposed
 
 
 def labels_last(scores: Tensor, num_labels: int, spatial_dims: int, name: str) -> Tensor:
@@ -50,62 +46,6 @@ def labels_flat(scores: Tensor, num_labels: int, spatial_dims: int, name: str) -
 def labels_first(x: Tensor, grid: Sequence[int]) -> Tensor:
     """``(*batch, n, L)`` as ``(*batch, L, *grid)``, contiguous."""
     return transposed(x).unflatten(-1, tuple(grid))
-
-
-def transposed(x: Tensor, factor: float = 1.0) -> Tensor:
-    """``factor * x.mT``, contiguous."""
-    if transformed(x) or not _native(x):
-        return (x.mT if factor == 1 else factor * x.mT).contiguous()
-    return _Transpose.apply(x, factor) if differentiated(x) else _transpose(x, factor)  # type: ignore[return-value]
-
-
-def put_transposed(x: Tensor, out: Tensor, factor: float = 1.0) -> None:
-    """out = ``factor * x.mT``."""
-    if _native(x) and out.is_cpu and out.dtype == x.dtype and out.is_contiguous() and x.numel():
-        flat = x.detach().contiguous().view(-1, *x.shape[-2:])
-        _core.transpose(flat, out.view(-1, *out.shape[-2:]), threads_for(x.numel()), factor)
-    else:
-        torch.mul(x.mT, factor, out=out)
-
-
-def put_transposed_and_largest(x: Tensor, out: Tensor, largest: Tensor) -> bool:
-    """out = ``x.mT`` and largest = ``x.argmax(-1)``, in one pass; False where that cannot be.
-
-    >>> x, out, largest = torch.tensor([[0.2, 0.8]]), torch.empty(2, 1), torch.empty(1, dtype=torch.int64)
-    >>> put_transposed_and_largest(x, out, largest), out.T, largest
-    (True, tensor([[0.2000, 0.8000]]), tensor([1]))
-    """
-    made = (out, x.dtype), (largest, torch.int64)
-    if not _native(x) or not all(t.is_cpu and t.dtype == d and t.is_contiguous() for t, d in made):
-        return False
-    if x.numel():
-        n, length = x.shape[-2:]
-        given = x.detach().contiguous().view(-1, n, length)
-        _core.transpose_and_largest(
-            given, out.view(-1, length, n), largest.view(-1, n), threads_for(4 * x.numel())
-        )
-    return True
-
-
-def _native(x: Tensor) -> bool:
-    return x.is_cpu and x.dtype in (torch.float32, torch.float64)
-
-
-def _transpose(x: Tensor, factor: float) -> Tensor:
-    out = empty((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype)
-    put_transposed(x, out, factor)
-    return out
-
-
-class _Transpose(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
-        ctx.factor = factor
-        return _transpose(x, factor)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        return transposed(g, ctx.factor), None
 
 
 def full_precision(scores: Tensor) -> AbstractContextManager[object]:

@@ -4,12 +4,10 @@ Both multiply their argument by ``scale`` on the way, so that an oracle, the map
 once. Entries of minus infinity get 0 as long as another entry of their row is finite; a row with NaN, plus
 infinity or nothing but minus infinity holds NaN afterwards.
 
-As in ``kernels.ops``, each map is a custom operator inside an autograd Function: native on the CPU, plain
-torch elsewhere. Its derivative at p is an operator too, a symmetric matrix per row applied to d, so that it
-is its own backward.
+Each map is a custom operator inside an autograd Function. Its derivative at p is an operator too, a symmetric
+matrix per row applied to d, so that it is its own backward.
 """
 
-# pyright: reportRedeclaration=false
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -19,9 +17,7 @@ import torch
 from torch import Tensor
 
 from fwcrf import _core
-from fwcrf.kernels.ops import differentiated, untraced
-from fwcrf.memory import empty
-from fwcrf.threads import threads_for
+from fwcrf.torch_ops.native import NativeOperator, differentiated, empty, register, threads_for
 
 
 def project_onto_simplex(v: Tensor, scale: float = 1.0) -> Tensor:
@@ -33,7 +29,7 @@ def project_onto_simplex(v: Tensor, scale: float = 1.0) -> Tensor:
     >>> project_onto_simplex(torch.tensor([0.5, 2.0, 1.5]))
     tensor([0.0000, 0.7500, 0.2500])
     """
-    return _rows(_Project, _project, _project_native, v, scale)
+    return _rows(_Project, _project, v, scale)
 
 
 def softmax(v: Tensor, scale: float = 1.0) -> Tensor:
@@ -45,52 +41,53 @@ def softmax(v: Tensor, scale: float = 1.0) -> Tensor:
     >>> softmax(torch.tensor([0.0, 1.0, float("inf")]), scale=-1.0)
     tensor([0.7311, 0.2689, 0.0000])
     """
-    return _rows(_Softmax, _softmax, _softmax_native, v, scale)
+    return _rows(_Softmax, _softmax, v, scale)
 
 
 def _rows(
-    function: type[torch.autograd.Function],
-    operator: Callable[[Tensor, float], Tensor],
-    native: Callable[[Tensor, float], Tensor],
-    v: Tensor,
-    scale: float,
+    function: type[torch.autograd.Function], operator: NativeOperator, v: Tensor, scale: float
 ) -> Tensor:
     if not v.is_floating_point():
         raise TypeError(f"v has dtype {v.dtype}; expected floating point. Convert it, for example v.float().")
     if v.dim() == 0 or v.shape[-1] == 0:
         raise ValueError(f"v has shape {tuple(v.shape)}; expected (*, L) with at least one entry per row.")
     wide = v.float() if v.dtype in (torch.float16, torch.bfloat16) else v
-    if differentiated(v):
-        return function.apply(wide, scale).to(v.dtype)
-    return (native if untraced(wide) else operator)(wide, scale).to(v.dtype)
+    return (function.apply if differentiated(v) else operator)(wide, scale).to(v.dtype)
 
 
-def _native(function: Callable[..., None], *inputs: Tensor, scale: float) -> Tensor:
-    shape, dtype = inputs[0].shape, inputs[0].dtype
-    out = empty(shape, dtype)
-    if out.numel():
-        rows = (t.detach().contiguous().view(-1, shape[-1]) for t in inputs)
-        # About eight operations per entry.
-        function(*rows, scale, out.view(-1, shape[-1]), threads_for(8 * out.numel()))
-    return out
+def _call(function: Callable[..., None]) -> Callable[..., Tensor]:
+    """A native function over the rows of one or two arrays, which are followed by a scale."""
+
+    def native(*arguments: Any) -> Tensor:
+        *inputs, scale = arguments
+        shape, dtype = inputs[0].shape, inputs[0].dtype
+        out = empty(shape, dtype)
+        if out.numel():
+            rows = (t.detach().contiguous().view(-1, shape[-1]) for t in inputs)
+            # About eight operations per entry.
+            function(*rows, scale, out.view(-1, shape[-1]), threads_for(8 * out.numel()))
+        return out
+
+    return native
 
 
-def _like(x: Tensor) -> Tensor:
-    return torch.empty_like(x, memory_format=torch.contiguous_format)
+def _register(name: str, portable: Callable[..., Tensor], function: Callable[..., None]) -> NativeOperator:
+    def batched(info: Any, in_dims: Any, *arguments: Any) -> tuple[Tensor, int]:
+        *tensors, scale = arguments
+        first = [
+            t.expand(info.batch_size, *t.shape) if dim is None else t.movedim(dim, 0)
+            for t, dim in zip(tensors, in_dims[:-1], strict=True)
+        ]
+        return operator.registered(*first, scale), 0
 
-
-def _batch_first(info: Any, tensors: tuple[Tensor, ...], dims: tuple[int | None, ...]) -> list[Tensor]:
-    return [
-        t.expand(info.batch_size, *t.shape) if dim is None else t.movedim(dim, 0)
-        for t, dim in zip(tensors, dims, strict=True)
-    ]
+    operator = register(name, portable, _call(function), batched=batched)
+    return operator
 
 
 # --- projection --------------------------------------------------------------------------------
 
 
-@torch.library.custom_op("fwcrf::project", mutates_args=())
-def _project(v: Tensor, scale: float) -> Tensor:
+def _project_portable(v: Tensor, scale: float) -> Tensor:
     u = v * scale
     # Relative to the largest entry, which loses no digit that matters.
     u = u - u.amax(-1, keepdim=True)
@@ -101,41 +98,14 @@ def _project(v: Tensor, scale: float) -> Tensor:
     return (u - threshold.gather(-1, (support - 1).clamp(min=0))).clamp(min=0)
 
 
-@_project.register_kernel("cpu")
-def _project_native(v: Tensor, scale: float) -> Tensor:
-    return _native(_core.project, v, scale=scale)
-
-
-@_project.register_fake
-def _(v: Tensor, scale: float) -> Tensor:
-    return _like(v)
-
-
-@_project.register_vmap
-def _(info: Any, in_dims: Any, v: Tensor, scale: float) -> tuple[Tensor, int]:
-    return _project(v.movedim(in_dims[0], 0), scale), 0
-
-
-@torch.library.custom_op("fwcrf::project_derivative", mutates_args=())
-def _project_derivative(d: Tensor, p: Tensor, scale: float) -> Tensor:
+def _project_slope_portable(d: Tensor, p: Tensor, scale: float) -> Tensor:
     support = p > 0
     d = torch.where(support, d * scale, 0)
     return torch.where(support, d - d.sum(-1, keepdim=True) / support.sum(-1, keepdim=True), 0)
 
 
-@_project_derivative.register_kernel("cpu")
-def _(d: Tensor, p: Tensor, scale: float) -> Tensor:
-    return _native(_core.project_derivative, d, p, scale=scale)
-
-
-@_project_derivative.register_fake
-def _(d: Tensor, p: Tensor, scale: float) -> Tensor:
-    return _like(d)
-
-
-@_project_derivative.register_vmap
-def _(info: Any, in_dims: Any, d: Tensor, p: Tensor, scale: float) -> tuple[Tensor, int]:
-    return _project_derivative(*_batch_first(info, (d, p), in_dims[:2]), scale), 0
+_project = _register("project", _project_portable, _core.project)
+_project_derivative = _register("project_derivative", _project_slope_portable, _core.project_derivative)
 
 
 class _ProjectDerivative(torch.autograd.Function):
@@ -177,45 +147,17 @@ class _Project(torch.autograd.Function):
 # --- softmax -----------------------------------------------------------------------------------
 
 
-@torch.library.custom_op("fwcrf::softmax", mutates_args=())
-def _softmax(v: Tensor, scale: float) -> Tensor:
+def _softmax_portable(v: Tensor, scale: float) -> Tensor:
     return torch.softmax(v * scale, -1)
 
 
-@_softmax.register_kernel("cpu")
-def _softmax_native(v: Tensor, scale: float) -> Tensor:
-    return _native(_core.softmax, v, scale=scale)
-
-
-@_softmax.register_fake
-def _(v: Tensor, scale: float) -> Tensor:
-    return _like(v)
-
-
-@_softmax.register_vmap
-def _(info: Any, in_dims: Any, v: Tensor, scale: float) -> tuple[Tensor, int]:
-    return _softmax(v.movedim(in_dims[0], 0), scale), 0
-
-
-@torch.library.custom_op("fwcrf::softmax_derivative", mutates_args=())
-def _softmax_derivative(d: Tensor, p: Tensor, scale: float) -> Tensor:
+def _softmax_slope_portable(d: Tensor, p: Tensor, scale: float) -> Tensor:
     d = d * scale
     return p * (d - (d * p).sum(-1, keepdim=True))
 
 
-@_softmax_derivative.register_kernel("cpu")
-def _(d: Tensor, p: Tensor, scale: float) -> Tensor:
-    return _native(_core.softmax_derivative, d, p, scale=scale)
-
-
-@_softmax_derivative.register_fake
-def _(d: Tensor, p: Tensor, scale: float) -> Tensor:
-    return _like(d)
-
-
-@_softmax_derivative.register_vmap
-def _(info: Any, in_dims: Any, d: Tensor, p: Tensor, scale: float) -> tuple[Tensor, int]:
-    return _softmax_derivative(*_batch_first(info, (d, p), in_dims[:2]), scale), 0
+_softmax = _register("softmax", _softmax_portable, _core.softmax)
+_softmax_derivative = _register("softmax_derivative", _softmax_slope_portable, _core.softmax_derivative)
 
 
 class _SoftmaxDerivative(torch.autograd.Function):

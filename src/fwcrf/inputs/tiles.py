@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from fwcrf.arrays import Window
+from fwcrf.inputs.arrays import Window
 
 
 class Tile(NamedTuple):

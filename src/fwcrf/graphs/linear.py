@@ -79,6 +79,7 @@ def solve(
         solver,
         R,
         x,
+        engine=found.engine,
     )
 
 

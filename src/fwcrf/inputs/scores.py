@@ -21,10 +21,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwcrf.arrays import Stored, Window, extremes, kind, located
-from fwcrf.energies import energies
-from fwcrf.kernels.operator import warn_caller
-from fwcrf.resample import needed, resample
+from fwcrf.inputs.arrays import Stored, Window, extremes, kind, located
+from fwcrf.inputs.resample import needed, resample
+from fwcrf.torch_ops.layout import unary_from_scores
+from fwcrf.torch_ops.native import warn_caller
 
 # The confidence of a label map for which none is given.
 CONFIDENCE = 0.7
@@ -112,10 +112,10 @@ class Scores:
         if values is None:
             values = self.stored.read(*where).flatten(-len(self.stored.grid) - 1, -2)
         likely = self.form == "probabilities"
-        found = energies(values, labels_last=last, least=_LEAST if likely else None)
-        if found is None or not found[1].finite:
+        unary, extent = unary_from_scores(values, labels_last=last, floor=_LEAST if likely else None)
+        if extent is None or not extent.finite:
             return None
-        return found[0] if not likely or self._ordinary(*found[1][1:]) else None
+        return unary if not likely or self._ordinary(*extent[1:]) else None
 
     def _ordinary(self, least: float, most: float, low: float, high: float) -> bool:
         """Whether these are extremes of probabilities, and of their sums."""

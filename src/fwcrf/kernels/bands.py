@@ -20,8 +20,8 @@ class Band:
     weight: Tensor  # (rows, width)
 
     @cached_property
-    def given(self) -> tuple[np.ndarray, np.ndarray]:
-        """As the native engine takes it, sooner than tensors."""
+    def arrays(self) -> tuple[np.ndarray, np.ndarray]:
+        """``first`` and ``weight`` as numpy arrays, which native code receives faster than tensors."""
         return self.first.numpy(), self.weight.numpy()
 
 

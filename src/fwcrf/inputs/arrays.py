@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwcrf.layout import put_transposed, put_transposed_and_largest, transposed
-from fwcrf.memory import empty
+from fwcrf.torch_ops.layout import put_transposed, put_transposed_and_argmax, transposed
+from fwcrf.torch_ops.native import empty
 
 Window = tuple[slice, ...]
 
@@ -94,7 +94,7 @@ class Stored:
         part, found = (one.array[one._index(images, window)] for one in (self, largest))
         if not (part.is_contiguous() and found.is_contiguous()):
             return False
-        return put_transposed_and_largest(
+        return put_transposed_and_argmax(
             values.flatten(-dims - 1, -2), part.flatten(-dims), found.flatten(-dims)
         )
 

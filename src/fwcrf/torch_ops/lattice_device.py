@@ -8,7 +8,7 @@ from types import ModuleType
 
 from torch import Tensor
 
-from fwcrf.kernels import lattice_torch
+from fwcrf.torch_ops import lattice_torch
 
 
 @cache
@@ -16,7 +16,7 @@ def triton_engine() -> ModuleType | None:
     """Imported when the first tensor on a GPU comes by: it takes longer than everything else here."""
     if find_spec("triton") is None:
         return None
-    from fwcrf.kernels import lattice_triton
+    from fwcrf.torch_ops import lattice_triton
 
     return lattice_triton
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fwcrf.arrays import Window
+from fwcrf.inputs.arrays import Window
 
 
 def needed(window: Window, grid: Sequence[int], source: Sequence[int]) -> Window:

@@ -7,23 +7,13 @@ sees through it, so it also serves where a gradient with respect to the features
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-from fwcrf import _core
-
 _ORDER_BITS, _PER_WORD = 5, 12
-# Beyond this many lattice cells from the origin a double no longer resolves a cell.
-_FARTHEST = 2.0**45
-
-
-def order_words(corners: int) -> int:
-    """How many int64 hold the order of this many axes, five bits each."""
-    return -(-corners // _PER_WORD)
 
 
 def pack_order(axes: Tensor) -> Tensor:
@@ -72,40 +62,6 @@ def embed(features: Tensor, scale: Sequence[float]) -> tuple[Tensor, Tensor, Ten
     first = (flipped[..., :1] - flipped[..., -1:]) + 1.0
     weight = torch.cat([first, flipped[..., 1:] - flipped[..., :-1]], -1)
     return quotient, axis_of_rank.flip(-1), weight.to(features.dtype)
-
-
-def quotient_bounds(features: Tensor, scale: Sequence[float]) -> tuple[list[int], list[int]]:
-    """Bounds on the first d lattice quotients of all points, from those on the features."""
-    d = features.shape[-1]
-    rows = features.detach().reshape(-1, d)
-    if rows.is_cpu:
-        finite, lowest, highest = _core.feature_bounds(rows)
-    else:
-        least, most = rows.aminmax(dim=0)
-        finite = bool(torch.isfinite(rows).all())
-        lowest, highest = least.tolist(), most.tolist()
-    if not finite:
-        bad = int((~torch.isfinite(rows)).any(-1).sum())
-        raise ValueError(
-            f"features are NaN or infinite for {bad} of {len(rows)} points; expected finite numbers. "
-            "Check the image for missing values, and that no bandwidth is too small for its units."
-        )
-    low = [v * s for v, s in zip(lowest, scale, strict=True)]
-    high = [v * s for v, s in zip(highest, scale, strict=True)]
-    limit = _FARTHEST / (d + 1) / max(scale)
-    if max(abs(v) for v in (*low, *high)) * (d + 1) > _FARTHEST:
-        raise ValueError(
-            f"features reach {max(map(abs, (*lowest, *highest))):.3g} standard deviations from the origin; "
-            f"expected less than about {limit:.2g}. Use larger bandwidths, or subtract the mean from the "
-            "features."
-        )
-    # Coordinate j of the elevated point is sum_{i >= j} c_i - j c_{j-1}.
-    least = [sum(low[j:]) - (j * high[j - 1] if j else 0.0) for j in range(d)]
-    most = [sum(high[j:]) - (j * low[j - 1] if j else 0.0) for j in range(d)]
-    return (
-        [math.floor(v / (d + 1)) - 2 for v in least],
-        [math.ceil(v / (d + 1)) + 2 for v in most],
-    )
 
 
 def embedding_adjoint(g: Tensor, order: Tensor, scale: Sequence[float]) -> Tensor:

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fwcrf.arrays import Stored, check_batch, kind, located
-from fwcrf.scores import Scores
+from fwcrf.inputs.arrays import Stored, check_batch, kind, located
+from fwcrf.inputs.scores import Scores
 
 
 def read_mask(value: Any, name: str, scores: Scores, grid: Sequence[int]) -> Stored | None:

@@ -1,0 +1,146 @@
+"""The limits of the engine: terms, arrays and updates that it takes, and a sentence for every refusal.
+
+The same rules serve one application of P, a run of a solver, and the forecast of a run from which
+``fwcrf.refine`` estimates its memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from fwcrf import _core
+from fwcrf.compatibility import Compatibility, Potts
+from fwcrf.engine.update import DERIVATIVE, Update
+from fwcrf.kernels.lattice import Lattice
+from fwcrf.kernels.operator import Operator, Shifted
+from fwcrf.kernels.separable import Separable
+from fwcrf.torch_ops.native import transformed
+
+Terms = Sequence[tuple[Operator, Compatibility]]
+MODELS = {torch.float32: _core.ModelF32, torch.float64: _core.ModelF64}
+MAX_TERMS = 8
+MAX_AXES = 8
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The reason for which the engine does not take a task."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return f"generic path: {self.reason}"
+
+
+class Task(NamedTuple):
+    """A model and its arrays, as far as the limits for labels, updates and gradients depend on them."""
+
+    labels: int
+    dtype: torch.dtype
+    potts: bool  # every compatibility is a number
+    updates: Sequence[Update] = ()  # none for one application of P
+    gradients: bool = False
+    symmetric: bool = True  # every kernel is
+
+
+def refuse_task(task: Task) -> Refusal | None:
+    """A refusal of the number of labels or of the updates; None if the engine takes the task."""
+    duals = any(u.lean != 0 or u.dual for u in task.updates)
+    if task.labels > (most := MODELS[task.dtype].most_labels()) and (
+        cause := "gradients"
+        if task.gradients
+        else "dual variables"
+        if duals
+        else not task.potts and "matrices"
+    ):
+        return Refusal(f"{task.labels} labels with {cause}; the engine takes up to {most} then")
+    if not task.gradients:
+        return None
+    if not task.symmetric:
+        return Refusal("the backward pass of a kernel that is not symmetric is another kernel")
+    if duals or any(u.step != 1 or u.keep != 0 or u.map not in DERIVATIVE for u in task.updates):
+        return Refusal("gradients are native for full steps to a softmax or a projection only")
+    return None
+
+
+def refuse_method(method: str) -> Refusal | None:
+    """A refusal of a kernel's method; None if the engine takes such kernels."""
+    if method in ("lattice", "separable"):
+        return None
+    return Refusal(f"a kernel with method={method!r} is applied outside the engine")
+
+
+class Part(NamedTuple):
+    """The kernel of one term, without the diagonal ``shift`` that is added to it."""
+
+    kernel: Operator
+    shift: Tensor | None
+    example: Tensor
+    n: int
+    batch_shape: torch.Size
+
+
+def part(operator: Operator) -> Part:
+    """The kernel of a term, read once."""
+    K, shift = (operator.inner, operator.shift) if isinstance(operator, Shifted) else (operator, None)
+    return Part(K, shift, K.example, K.n, K.batch_shape if shift is None else shift.shape[:-1])
+
+
+def refuse_parts(parts: Sequence[Part]) -> Refusal | None:
+    """A refusal of the kernels of a model; None if the engine takes them all."""
+    if torch.compiler.is_compiling():
+        return Refusal("torch is tracing the code")
+    if not 1 <= len(parts) <= MAX_TERMS:
+        return Refusal(f"{len(parts)} kernels; the engine takes 1 to {MAX_TERMS}")
+    if refusal := next(filter(None, map(_refuse_part, parts)), None):
+        return refusal
+    if len({p.example.dtype for p in parts}) > 1 or parts[0].example.dtype not in MODELS:
+        return Refusal("the kernels have different dtypes; the engine takes float32 or float64 for all")
+    grids = {p.kernel.shape for p in parts if isinstance(p.kernel, Separable)}
+    if len({p.n for p in parts}) > 1 or len(grids) > 1:
+        return Refusal("the kernels are over different grids")
+    if len({p.batch_shape for p in parts} - {torch.Size()}) > 1:
+        return Refusal("the kernels have different batches")
+    return None
+
+
+def refuse_arrays(batch: torch.Size, dtype: torch.dtype, x: Tensor, unary: Tensor | None) -> Refusal | None:
+    """A refusal of arrays for a model with this batch and dtype; None if the engine takes them."""
+    if transformed(x):
+        return Refusal("torch traces or transforms the code")
+    if not x.is_cpu or (unary is not None and not unary.is_cpu):
+        return Refusal(f"the arrays are on {x.device}; the engine runs on the CPU")
+    if x.dtype != dtype or (unary is not None and unary.dtype != dtype):
+        return Refusal(f"the arrays are {x.dtype} and the kernels {dtype}")
+    if (batch and x.shape[:-2] != batch) or (unary is not None and unary.shape != x.shape):
+        return Refusal("the arrays are broadcast against each other or against a batch of kernels")
+    return Refusal("the arrays are empty") if x.numel() == 0 else None
+
+
+def is_number(compat: Compatibility) -> bool:
+    """True for Potts with one weight for all labels."""
+    return isinstance(compat, Potts) and compat.weight.dim() == 0
+
+
+def _refuse_part(part: Part) -> Refusal | None:
+    K, shift = part.kernel, part.shift
+    if isinstance(K, Lattice):
+        tables = (K.splat, K.slice, K.shift)
+        known = K.engine == "native" and shift is None
+    elif isinstance(K, Separable):
+        tables = (*K.taps, *(K.left or ()), *(K.right or ()), shift)
+        known = len(K.shape) <= MAX_AXES
+    else:
+        return refuse_method(type(K).__name__.lower())
+    if not part.example.is_cpu:
+        return Refusal(f"the kernels are on {part.example.device}; the engine runs on the CPU")
+    if not known:
+        return Refusal(f"this form of {type(K).__name__} is applied outside the engine")
+    if any(t is not None and t.requires_grad for t in tables):
+        return Refusal("bandwidths or features of the image are learned")
+    return None

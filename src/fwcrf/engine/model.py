@@ -1,0 +1,325 @@
+"""The native model: P x + u with every kernel, the compatibility and the unary in one operation.
+
+Steps of a solver that map P x + u row by row, each an ``Update``, run natively too, all in one call. Results
+differ from the generic path by float rounding, and in float32 by up to 1e-4 of the largest entry of a spatial
+kernel of three and more pixels: the engine computes that kernel on a grid with fewer rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fwcrf.compatibility import Potts
+from fwcrf.engine.limits import (
+    MODELS,
+    Refusal,
+    Task,
+    Terms,
+    is_number,
+    part,
+    refuse_arrays,
+    refuse_parts,
+    refuse_task,
+)
+from fwcrf.engine.prune import MessageBound, prune
+from fwcrf.engine.update import APPLY, DERIVATIVE, Dual, Map, Start, Update
+from fwcrf.kernels.lattice import ORDERS, TAP, Lattice
+from fwcrf.kernels.operator import Operator, check_values
+from fwcrf.kernels.separable import Separable
+from fwcrf.torch_ops.native import check_finite, empty, empty_like, threads_for
+from fwcrf.torch_ops.simplex import project_onto_simplex, softmax
+
+_ORACLES = {Map.SOFTMAX: softmax, Map.PROJECT: project_onto_simplex}
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """The terms (K_c, M_c) of P, ready for native code; ``Model.of`` makes one."""
+
+    terms: Terms
+    native: Any
+    n: int
+    batch_shape: torch.Size
+    dtype: torch.dtype
+    symmetric: bool
+    potts: bool
+
+    @staticmethod
+    def of(terms: Terms) -> Model | Refusal:
+        """The native model of the terms, or the reason why there is none."""
+        parts = [part(operator) for operator, _ in terms]
+        if refusal := refuse_parts(parts):
+            return refusal
+        dtype, n = parts[0].example.dtype, parts[0].n
+        native = MODELS[dtype]()
+        for p in parts:
+            if isinstance(p.kernel, Lattice):
+                _add_lattice(native, p.kernel)
+            elif isinstance(p.kernel, Separable):
+                _add_grid(native, p.kernel, p.shift)
+        batches = {p.batch_shape for p in parts} - {torch.Size()}
+        symmetric = all(_is_symmetric(p.kernel) for p in parts)
+        potts = all(is_number(compat) for _, compat in terms)
+        return Model(terms, native, n, batches.pop() if batches else torch.Size(), dtype, symmetric, potts)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and pickles build the native model again."""
+        return Model.of, (self.terms,)
+
+    def refuse(self, x: Tensor, unary: Tensor | None, updates: Sequence[Update] = ()) -> Refusal | None:
+        """The reason why the model cannot apply P to x, or run the updates from it; None if it can."""
+        if refusal := refuse_arrays(self.batch_shape, self.dtype, x, unary):
+            return refusal
+        weights = self._weights(x)
+        task = Task(x.shape[-1], self.dtype, self.potts, updates, _learned(x, unary, weights), self.symmetric)
+        if refusal := refuse_task(task):
+            return refusal
+        if unary is not None and any(u.unary != 1 for u in updates) and not torch.isfinite(unary.sum()):
+            return Refusal("an update that does not read the unary would allow forbidden labels")
+        return None
+
+    def apply(self, x: Tensor, unary: Tensor | None) -> Tensor:
+        """P x + u; without a unary, P x."""
+        check_values(x, self.n, self.batch_shape)
+        weights = self._weights(x)
+        if _learned(x, unary, weights):
+            return _Apply.apply(self, x, unary, *weights)  # type: ignore[return-value]
+        return self.applied(x, unary, weights)
+
+    def run(self, x: Tensor | None, unary: Tensor, updates: Sequence[Update]) -> Tensor:
+        """The point to which the updates lead from x, or from softmax(-unary) if x is None."""
+        check_values(unary, self.n, self.batch_shape)
+        weights = self._weights(unary)
+        learned = _learned(x, unary, weights)
+        dual = any(u.lean != 0 or u.dual for u in updates)
+        if x is None and dual:
+            x = softmax(unary, -1.0)
+
+        def go(x: Tensor | None, unary: Tensor, *, bounded: bool) -> tuple[Tensor, MessageBound]:
+            if learned:
+                end, bound = _Run.apply(self, updates, bounded, x, unary, *weights)
+                return end, MessageBound(*bound.tolist())
+            end = empty(unary.shape, unary.dtype)
+            w = _first_dual(x, updates) if dual else None
+            start, x = (_softmax_start(end), unary) if x is None else (None, x)
+            outs = [end] * len(updates)
+            return end, self.call(x, unary, weights, updates, outs, start=start, dual=w, bounded=bounded)[1]
+
+        lanes = self.native.most_labels() // 4
+        pruned = None if dual else prune(x, unary, weights, updates, exact=learned, lanes=lanes)
+        if pruned is not None:
+            end, bound = go(pruned.x, pruned.unary, bounded=True)
+            if pruned.holds(bound):
+                return pruned.all_labels(end)
+        return go(x, unary, bounded=False)[0]
+
+    def _weights(self, x: Tensor) -> list[Tensor]:
+        """The weight of each Potts term as a number, and of every other term its matrix."""
+        labels = x.shape[-1]
+        return [(c.weight if is_number(c) else c.matrix(labels)).to(x) for _, c in self.terms]  # type: ignore
+
+    def applied(self, x: Tensor, unary: Tensor | None, weights: Sequence[Tensor]) -> Tensor:
+        """P x + u with these weights, without gradients."""
+        out = empty(x.shape, x.dtype)
+        self.call(x, unary, weights, [APPLY], [out])
+        return out
+
+    def call(
+        self,
+        x: Tensor,
+        unary: Tensor | None,
+        weights: Sequence[Tensor],
+        updates: Sequence[Update],
+        outs: Sequence[Tensor | None],
+        others: Sequence[Tensor] = (),
+        total: Tensor | None = None,
+        *,
+        start: Start | None = None,
+        dual: Tensor | None = None,
+        slopes: bool = False,
+        bounded: bool = False,
+        checked: bool = True,
+    ) -> tuple[Tensor | None, MessageBound]:
+        """Fill ``outs``, one update after the other, from x or from ``start``.
+
+        ``total`` becomes the sum of all derivatives, the one of ``start`` included; the last update may then
+        do without an array of its own. Returns, with ``slopes``, the derivative of <other, P x> in each
+        weight, summed over the updates; and, if ``bounded``, the bound on the messages of Potts terms.
+        """
+        labels, terms = x.shape[-1], len(weights)
+        flat = lambda t: None if t is None else t.detach().contiguous().view(-1, *x.shape[-2:])  # noqa: E731
+        full = torch.tensor([w.dim() > 0 for w in weights], dtype=torch.uint8)
+        potts = torch.stack([w.detach().double() if w.dim() == 0 else torch.zeros((), dtype=torch.float64)
+                             for w in weights])  # fmt: skip
+        matrices = x.new_zeros(terms, labels, labels)
+        for M, w in zip(matrices, weights, strict=True):
+            if w.dim():
+                M.copy_(w.detach())
+        found = torch.zeros(terms, labels, labels, dtype=torch.float64) if slopes else None
+        begin = start and (start.map, start.scale, flat(start.other), flat(start.out))
+        finite, *bound = self.native.run(
+            flat(x), begin, flat(unary), potts, full, matrices, torch.tensor(updates, dtype=torch.float64),
+            [flat(t) for t in outs], [flat(t) for t in others], flat(total), flat(dual), found,
+            bounded, threads_for(40 * terms * x.numel()),
+        )  # fmt: skip
+        if checked and not finite:
+            check_finite(x, "x")
+        return found, MessageBound(*bound)
+
+    def term_by_term(self, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
+        """P x by operations that autograd sees through."""
+        parts = []
+        for (operator, _), w in zip(self.terms, weights, strict=True):
+            y = operator.apply(x)
+            parts.append(y @ w if w.dim() else Potts(w).apply(y))
+        return sum(parts[1:], parts[0])
+
+
+class _Apply(torch.autograd.Function):
+    """P is symmetric, so that it is its own backward, which also finds the derivatives in the weights."""
+
+    @staticmethod
+    def forward(ctx: Any, model: Model, x: Tensor, unary: Tensor | None, *weights: Tensor) -> Tensor:
+        ctx.model, ctx.has_unary = model, unary is not None
+        ctx.learned = any(ctx.needs_input_grad[3:])
+        ctx.save_for_backward(x if ctx.learned else None, *weights)
+        return model.applied(x, unary, weights)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+        x, *weights = ctx.saved_tensors
+        of_unary = g if ctx.has_unary else None
+        if torch.is_grad_enabled():
+            of_x = _Apply.apply(ctx.model, g, None, *weights)
+            of_weights: list[Tensor | None] = [None] * len(weights)
+            if ctx.learned:
+                learned = [i for i, needed in enumerate(ctx.needs_input_grad[3:]) if needed]
+                y = ctx.model.term_by_term(x, weights)
+                found = torch.autograd.grad(y, [weights[i] for i in learned], g, create_graph=True)
+                for i, slope in zip(learned, found, strict=True):
+                    of_weights[i] = slope
+            return None, of_x, of_unary, *of_weights
+        # Gradients may overflow on purpose (loss scaling), so their values are not checked.
+        of_x = empty(g.shape, g.dtype)
+        others = [x] if ctx.learned else []
+        slopes, _ = ctx.model.call(
+            g, None, weights, [APPLY], [of_x], others, slopes=ctx.learned, checked=False
+        )
+        return None, of_x, of_unary, *_slopes(slopes, weights, ctx.needs_input_grad[3:])
+
+
+class _Run(torch.autograd.Function):
+    """Full steps x_{k+1} = map(scale (P x_k + u)), all of them, and the bound on their messages.
+
+    From softmax(-u) if x is None. The backward pass is one native call too: with J_k the derivative of the
+    map of step k, d_k = scale J_k g_{k+1} is its part of the unary's gradient, and g_k = P d_k.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        model: Model,
+        updates: Sequence[Update],
+        bounded: bool,
+        x: Tensor | None,
+        unary: Tensor,
+        *weights: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        ctx.model, ctx.updates, ctx.from_unary = model, updates, x is None
+        first, *points = empty_like(unary, len(updates) + 1)
+        start = _softmax_start(first) if x is None else None
+        _, bound = model.call(
+            unary if x is None else x, unary, weights, updates, points, start=start, bounded=bounded
+        )
+        ctx.save_for_backward(first if x is None else x, unary, *weights, *points)
+        found = torch.tensor(bound, dtype=torch.float64)
+        ctx.mark_non_differentiable(found)
+        return points[-1], found
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor, _: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+        model, updates, terms = ctx.model, ctx.updates, len(ctx.model.terms)
+        x, unary, *saved = ctx.saved_tensors
+        weights, points = saved[:terms], [x, *saved[terms:]]
+        if torch.is_grad_enabled():
+            x = None if ctx.from_unary else x
+            return None, None, None, *_again(model, updates, x, unary, weights, g, ctx.needs_input_grad[3:])
+        d, of_unary = empty_like(g, 2)
+        # From the last step back to the first, and then the gradient at the start, or through it.
+        last, *back = [Update(DERIVATIVE[u.map], u.scale) for u in updates[::-1]]
+        end = Update(Map.SOFTMAX_DERIVATIVE, -1.0) if ctx.from_unary else APPLY
+        slopes, _ = model.call(
+            g, None, weights, [*back, end], [*([d] * len(back)), None if ctx.from_unary else d],
+            points[-2::-1], of_unary, start=Start(last.map, last.scale, points[-1], d),
+            slopes=any(ctx.needs_input_grad[5:]), checked=False,
+        )  # fmt: skip
+        of_x = None if ctx.from_unary else d
+        return None, None, None, of_x, of_unary, *_slopes(slopes, weights, ctx.needs_input_grad[5:])
+
+
+def _again(
+    model: Model,
+    updates: Sequence[Update],
+    x: Tensor | None,
+    unary: Tensor,
+    weights: Sequence[Tensor],
+    g: Tensor,
+    needed: Sequence[bool],
+) -> list[Tensor | None]:
+    """The gradients as a graph of their own, by steps that autograd sees."""
+    y = softmax(unary, -1.0) if x is None else x
+    for u in updates:
+        y = _ORACLES[u.map](_Apply.apply(model, y, unary, *weights), u.scale)
+    inputs = [t for t, need in zip((x, unary, *weights), needed, strict=True) if need and t is not None]
+    found = iter(torch.autograd.grad(y, inputs, g, create_graph=True))
+    return [next(found) if need else None for need in needed]
+
+
+def _slopes(slopes: Tensor | None, weights: Sequence[Tensor], needed: Sequence[bool]) -> list[Tensor | None]:
+    if slopes is None:
+        return [None] * len(weights)
+    own = [s if w.dim() else s[0, 0] for s, w in zip(slopes, weights, strict=True)]
+    return [s.to(w) if need else None for s, w, need in zip(own, weights, needed, strict=True)]
+
+
+def _learned(x: Tensor | None, unary: Tensor | None, weights: Sequence[Tensor]) -> bool:
+    """True if autograd wants derivatives in the point, the unary or a weight."""
+    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, unary, *weights))
+
+
+def _softmax_start(out: Tensor) -> Start:
+    """softmax(-unary), given the unary."""
+    return Start(Map.SOFTMAX, -1.0, None, out)
+
+
+def _first_dual(x: Tensor, updates: Sequence[Update]) -> Tensor:
+    """The dual variable before the first update."""
+    w = empty(x.shape, x.dtype)
+    if any(u.dual == Dual.LOGITS for u in updates):
+        return torch.log(x, out=w).clamp_(min=math.log(torch.finfo(x.dtype).tiny))
+    return w.zero_()
+
+
+def _is_symmetric(K: Operator) -> bool:
+    if isinstance(K, Lattice):
+        return K.slice is K.splat and K.blur == "symmetric"
+    return isinstance(K, Separable) and K.left is K.right
+
+
+def _add_lattice(native: Any, K: Lattice) -> None:
+    images = math.prod(K.index.shape[:-2])
+    index, splat, slice = (t.reshape(images, *t.shape[-2:]).contiguous() for t in (K.index, K.splat, K.slice))
+    shift = None if K.shift is None else K.shift.reshape(images, -1).contiguous()
+    native.add_lattice(index, splat, slice, K.neighbors, shift, TAP, K.identity, ORDERS[K.blur])
+
+
+def _add_grid(native: Any, K: Separable, shift: Tensor | None) -> None:
+    if shift is not None:
+        shift = shift.reshape(math.prod(shift.shape[:-1]), -1).contiguous()
+    native.add_grid(list(K.shape), *K.banded, shift)

@@ -1,0 +1,59 @@
+"""One step of a solver as the engine takes it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class Map(IntEnum):
+    """Maps of rows, in the order of the native core; VERTEX is the vertex of the largest entry."""
+
+    NONE = 0
+    SOFTMAX = 1
+    PROJECT = 2
+    VERTEX = 3
+    SOFTMAX_DERIVATIVE = 4
+    PROJECT_DERIVATIVE = 5
+
+
+class Dual(IntEnum):
+    """Rules for the dual variable w, in the order of the native core.
+
+    LOGITS start as log x and become v, up to a constant per row. MULTIPLIERS start as 0 and become w + x - p.
+    """
+
+    NONE = 0
+    LOGITS = 1
+    MULTIPLIERS = 2
+
+
+class Update(NamedTuple):
+    """x <- x + step (p - x) with p = map(v) and v = scale (P x + unary u) + keep x + lean w, row by row.
+
+    w is the dual variable of solvers that have one. The native core reads the fields in this order.
+    """
+
+    map: Map
+    scale: float = 1.0
+    keep: float = 0.0
+    step: float = 1.0
+    unary: float = 1.0
+    lean: float = 0.0
+    dual: Dual = Dual.NONE
+
+
+# P x + u itself.
+APPLY = Update(Map.NONE)
+DERIVATIVE = {Map.SOFTMAX: Map.SOFTMAX_DERIVATIVE, Map.PROJECT: Map.PROJECT_DERIVATIVE}
+
+
+class Start(NamedTuple):
+    """Optional first operation: out = map(scale x), or the map's derivative at ``other`` times scale x."""
+
+    map: Map
+    scale: float
+    other: Tensor | None
+    out: Tensor

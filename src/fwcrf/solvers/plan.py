@@ -1,0 +1,145 @@
+"""The one door to the engine: what it will do with a solver on an energy, or why the generic path runs.
+
+A ``Plan`` runs all steps in one native call. A ``Refusal`` says, in a sentence, why the solver's own
+``step`` is called instead. Solvers and regularizers know nothing of the engine: ``as_updates`` recognises
+them by type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fwcrf.compatibility import Potts
+from fwcrf.energy import Energy
+from fwcrf.engine.limits import MAX_TERMS, Refusal, Task, refuse_method, refuse_task
+from fwcrf.engine.model import Model
+from fwcrf.engine.update import Dual, Map, Update
+from fwcrf.regularizers import Entropy, Regularizer, Simplex, SquaredL2
+from fwcrf.solvers.admm import ADMM
+from fwcrf.solvers.frank_wolfe import FrankWolfe, regularized
+from fwcrf.solvers.mirror_descent import EntropicDescent, ProjectedGradient, ProximalGradient
+from fwcrf.solvers.solver import Solver
+from fwcrf.stepsizes import Constant, Schedule, Stepsize
+
+__all__ = ["Plan", "Refusal", "arrays_per_label", "as_updates", "plan"]
+
+# Arrays of the size of the scores that are alive at the peak of a run, measured: native, and generic.
+_NATIVE_ARRAYS, _GENERIC_ARRAYS = 7, 13
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All steps of a solver in one native call."""
+
+    model: Model
+    updates: Sequence[Update]
+
+    def run(self, x0: Tensor | None, unary: Tensor) -> Tensor:
+        """The point after the last step, from ``x0`` or from softmax(-unary) if it is None."""
+        return self.model.run(x0, unary, self.updates)
+
+    def __str__(self) -> str:
+        kernels = ", ".join(type(operator).__name__ for operator, _ in self.model.terms)
+        return f"native engine: {len(self.updates)} steps in one call ({kernels})"
+
+
+def plan(
+    f: Energy, solver: Solver, x0: Tensor | None, num_steps: int, *, watched: bool = False
+) -> Plan | Refusal:
+    """The plan for so many steps from ``x0``, or from softmax(-unary) if it is None; else a refusal.
+
+    ``watched`` if a trace, a tolerance or a callback reads every iterate.
+    """
+    if watched:
+        return Refusal("trace=, tol= or callback= reads every iterate")
+    updates = as_updates(solver, num_steps)
+    if isinstance(updates, Refusal):
+        return updates
+    model = f.pairwise.engine()
+    if isinstance(model, Refusal):
+        return model
+    refusal = model.refuse(f.unary if x0 is None else x0, f.unary, updates)
+    return Plan(model, updates) if refusal is None else refusal
+
+
+def arrays_per_label(
+    solver: Solver,
+    num_steps: int,
+    methods: Sequence[str],
+    compatibility: object,
+    labels: int,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> int:
+    """The number of arrays of the size of the scores that a run without gradients takes at its peak."""
+    updates = as_updates(solver, num_steps)
+    if isinstance(updates, Refusal) or device.type != "cpu" or len(methods) > MAX_TERMS:
+        return _GENERIC_ARRAYS
+    if any(refuse_method(method) for method in methods) or any(u.lean != 0 or u.dual for u in updates):
+        return _GENERIC_ARRAYS
+    potts = isinstance(compatibility, int | float | Potts)
+    return _GENERIC_ARRAYS if refuse_task(Task(labels, dtype, potts, updates)) else _NATIVE_ARRAYS
+
+
+def as_updates(solver: Solver, num_steps: int) -> list[Update] | Refusal:
+    """The steps of a solver as updates that are known before the run; else a refusal."""
+    if num_steps < 1:
+        return Refusal("there are no steps to take")
+    kind = type(solver)  # not isinstance: a subclass may take other steps
+    if kind is ADMM:
+        return _admm(solver, num_steps)  # type: ignore[arg-type]
+    if kind not in (FrankWolfe, ProjectedGradient, ProximalGradient, EntropicDescent):
+        return Refusal(f"the steps of {kind.__name__} are not updates of single rows")
+    steps = _steps(solver.stepsize, num_steps)  # type: ignore[attr-defined]
+    if isinstance(steps, Refusal):
+        return steps
+    if kind is ProjectedGradient:
+        return [Update(Map.PROJECT, -1.0, keep=1.0, step=a) for a in steps]
+    if kind is FrankWolfe:
+        oracle = _oracle(solver)  # type: ignore[arg-type]
+        return oracle if isinstance(oracle, Refusal) else [oracle._replace(step=a) for a in steps]
+    if not all(steps):
+        return Refusal("a step of 0 times an infinite energy is not a number")
+    if kind is ProximalGradient:
+        return [Update(Map.PROJECT, -a, keep=1.0) for a in steps]
+    return [Update(Map.SOFTMAX, -a, lean=1.0, dual=Dual.LOGITS) for a in steps]
+
+
+def _oracle(solver: FrankWolfe) -> Update | Refusal:
+    """A full step to the oracle of a regularizer."""
+    r: Regularizer = solver.regularizer
+    if solver.split is not regularized:
+        return Refusal("the solver splits the energy")
+    if type(r) is Simplex:
+        return Update(Map.VERTEX, -1.0)
+    if type(r) not in (Entropy, SquaredL2):
+        return Refusal(f"the oracle of {type(r).__name__} is neither softmax, projection nor vertex")
+    if isinstance(r.weight, Tensor):  # type: ignore[attr-defined]
+        return Refusal("the weight of the regularizer (lambda) is learned, or differs between nodes")
+    return Update(Map.SOFTMAX if type(r) is Entropy else Map.PROJECT, -1 / r.weight)  # type: ignore[attr-defined]
+
+
+def _steps(rule: Stepsize, num_steps: int) -> list[float] | Refusal:
+    """The step sizes of a rule that looks at nothing but k; else a refusal."""
+    if not isinstance(rule, Schedule):
+        return Refusal(f"the step sizes of {type(rule).__name__} depend on x")
+    steps = [rule.step] * num_steps if type(rule) is Constant else [rule.at(k) for k in range(num_steps)]
+    if any(isinstance(a, Tensor) for a in steps):
+        return Refusal("the step sizes are learned, or differ between images")
+    return steps  # type: ignore[return-value]
+
+
+def _admm(solver: ADMM, num_steps: int) -> list[Update] | Refusal:
+    if isinstance(solver.rho, Tensor):
+        return Refusal("rho is a tensor")
+    if type(solver.mirror) is not SquaredL2 or solver.mirror.weight != 1:
+        return Refusal(f"the mirror map of ADMM is {solver.mirror!r}, not half the squared norm")
+    # With multipliers w = y / rho; P x counts half, so that in its scale the unary counts twice.
+    scale = -0.5 / solver.rho
+    x = Update(Map.PROJECT, scale, keep=1.0, unary=2.0, lean=-1.0)
+    z = Update(Map.PROJECT, scale, keep=1.0, unary=0.0, lean=1.0, dual=Dual.MULTIPLIERS)
+    return [z if k % 2 else x for k in range(num_steps)]

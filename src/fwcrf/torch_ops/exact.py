@@ -1,0 +1,108 @@
+"""The Gaussian kernel by brute force as a torch operator, in bounded memory."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fwcrf import _core
+from fwcrf.torch_ops.native import check_finite, differentiated, register, threads_for, untraced
+
+_CHUNK_BYTES = 16 << 20
+
+
+def exact_filter(x: Tensor, features: Tensor) -> Tensor:
+    """K x for the Gaussian kernel of ``features``; any leading axes."""
+    # A view, because torch.compile takes no tensor twice.
+    return _Exact.apply(x, features, features.view_as(features), True)
+
+
+def exact_sums(rows: Tensor, columns: Tensor) -> Tensor:
+    """sum_j exp(-|rows_i - columns_j|^2 / 2), ``(*batch, rows)``."""
+    if not untraced(rows) or differentiated(rows, columns):
+        return _Exact.apply(columns.new_ones(*columns.shape[:-1], 1), rows, columns, False).squeeze(-1)
+    out = rows.new_empty(rows.shape[:-1])
+    some, every = (t.detach().reshape(-1, *t.shape[-2:]).contiguous() for t in (rows, columns))
+    work = 4 * out.numel() * columns.shape[-2]
+    _core.gaussian_sums(some, every, out.view(-1, rows.shape[-2]), threads_for(work))
+    return out
+
+
+def _filter(x: Tensor, rows: Tensor, columns: Tensor, checked: bool) -> Tensor:
+    """sum_j exp(-|rows_i - columns_j|^2 / 2) x_j with leading axes broadcast."""
+    if checked and x.is_cpu:
+        check_finite(x, "x")
+    batch = torch.broadcast_shapes(x.shape[:-2], rows.shape[:-2], columns.shape[:-2])
+    x, rows, columns = (t.expand(*batch, *t.shape[-2:]) for t in (x, rows, columns))
+    out = x.new_empty(*batch, rows.shape[-2], x.shape[-1])
+    step = max(1, _CHUNK_BYTES // (x.element_size() * max(1, columns.shape[-2])))
+    for at in itertools.product(*map(range, batch)):
+        for start in range(0, rows.shape[-2], step):
+            some = rows[at][start : start + step]
+            # The form with a matrix product is faster and loses half the digits.
+            distance = torch.cdist(some, columns[at], compute_mode="donot_use_mm_for_euclid_dist")
+            out[at][start : start + step] = distance.square_().mul_(-0.5).exp_() @ x[at]
+    return out
+
+
+def _fake(x: Tensor, rows: Tensor, columns: Tensor, checked: bool) -> Tensor:
+    batch = torch.broadcast_shapes(x.shape[:-2], rows.shape[:-2], columns.shape[:-2])
+    return x.new_empty(*batch, rows.shape[-2], x.shape[-1])
+
+
+def _batched(
+    info: Any, in_dims: Any, x: Tensor, rows: Tensor, columns: Tensor, checked: bool
+) -> tuple[Tensor, int]:
+    tensors = list(zip((x, rows, columns), in_dims[:3], strict=True))
+    rank = max(t.dim() - (d is not None) for t, d in tensors)
+
+    def lead(t: Tensor, dim: int | None) -> Tensor:
+        if dim is None:
+            return t
+        t = t.movedim(dim, 0)
+        return t.view(t.shape[0], *[1] * (rank + 1 - t.dim()), *t.shape[1:])
+
+    return _exact.registered(*(lead(t, d) for t, d in tensors), checked), 0
+
+
+_exact = register("exact_filter", _filter, _filter, fake=_fake, batched=_batched)
+
+
+class _Exact(torch.autograd.Function):
+    """The filter; its derivatives in the features are the same filter applied to x times features."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, rows: Tensor, columns: Tensor, checked: bool) -> Tensor:
+        return _exact(x, rows, columns, checked)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        ctx.save_for_backward(*inputs[:3])
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        x, rows, columns = ctx.saved_tensors
+        needs_x, needs_rows, needs_columns, _ = ctx.needs_input_grad
+        grad_x = grad_rows = grad_columns = None
+        if needs_x or needs_columns:
+            back = _Exact.apply(g, columns, rows, False)
+            grad_x = back.sum_to_size(x.shape)
+            if needs_columns:
+                grad_columns = _pull(x, g, columns, rows, back).sum_to_size(columns.shape)
+        if needs_rows:
+            forward = _Exact.apply(x, rows, columns, False)
+            grad_rows = _pull(g, x, rows, columns, forward).sum_to_size(rows.shape)
+        return grad_x, grad_rows, grad_columns, None
+
+
+def _pull(left: Tensor, right: Tensor, at: Tensor, other: Tensor, filtered: Tensor) -> Tensor:
+    """sum_j k_ij <left_i, right_j> (other_j - at_i), with ``filtered`` = K right."""
+    outer = (right.unsqueeze(-1) * other.unsqueeze(-2)).flatten(-2)
+    moved = _Exact.apply(outer, at, other, False).unflatten(-1, (right.shape[-1], other.shape[-1]))
+    pulled = (left.unsqueeze(-1) * moved).sum(-2)
+    return pulled - at * (left * filtered).sum(-1, keepdim=True)

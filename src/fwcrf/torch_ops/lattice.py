@@ -1,0 +1,441 @@
+"""The permutohedral lattice as torch operators: build, filter, diagonal, and the passes that normalise it.
+
+The filter is linear in x and symmetric up to its order of blurs, so that its backward pass is the filter
+again: derivatives of any order, torch.func and vmap. Forward mode raises an error: a Function that
+had it could not be compiled.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fwcrf import _core
+from fwcrf.torch_ops import lattice_device, lattice_torch
+from fwcrf.torch_ops.native import (
+    check_finite,
+    differentiated,
+    empty,
+    empty_like,
+    register,
+    threads_for,
+    untraced,
+)
+
+_TABLED = 6  # up to this many corners, a set of axes fits into the bits of one word
+_PER_WORD = 12  # axes of an order that fit into one int64
+# Beyond this many lattice cells from the origin a double no longer resolves a cell.
+_FARTHEST = 2.0**45
+
+
+# --- build -----------------------------------------------------------------------------------------
+
+
+def build_lattice(features: Tensor, scale: Sequence[float]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """``index`` and ``weight`` (batch, n, d + 1), packed ``order``, and ``neighbors`` of (batch, n, d)."""
+    index, weight, order, neighbors = _build(features.detach(), list(scale))
+    if differentiated(features):
+        weight = _Attach.apply(features, weight, order, scale)
+    return index, weight, order, neighbors
+
+
+def build_native(
+    features: Tensor, scale: Sequence[float], *, single_within: float = 0.0
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """``build_lattice`` by native code, without gradients.
+
+    Points are embedded in float32 arithmetic if all lie within ``single_within`` of the origin, else in
+    float64.
+    """
+    low, high = quotient_bounds(features, scale)
+    d = features.shape[-1]
+    single = max(map(abs, (*low, *high))) * (d + 1) < single_within
+    index = empty((*features.shape[:-1], d + 1), torch.int32)
+    weight = empty(index.shape, features.dtype)
+    order = empty((*features.shape[:-1], order_words(d + 1)), torch.int64)
+    neighbors = torch.from_numpy(
+        _core.build_lattice(
+            features.detach(), torch.tensor(scale, dtype=torch.float64), torch.tensor(low),
+            torch.tensor(high), index, weight, order, threads_for(features.numel() * 8), single=single,
+        )
+    )  # fmt: skip
+    return index, weight, order, neighbors
+
+
+def order_words(corners: int) -> int:
+    """The number of int64 that hold the order of this many axes, five bits each."""
+    return -(-corners // _PER_WORD)
+
+
+def quotient_bounds(features: Tensor, scale: Sequence[float]) -> tuple[list[int], list[int]]:
+    """Bounds on the first d lattice quotients of all points, from those on the features."""
+    d = features.shape[-1]
+    rows = features.detach().reshape(-1, d)
+    if rows.is_cpu:
+        finite, lowest, highest = _core.feature_bounds(rows)
+    else:
+        least, most = rows.aminmax(dim=0)
+        finite = bool(torch.isfinite(rows).all())
+        lowest, highest = least.tolist(), most.tolist()
+    if not finite:
+        bad = int((~torch.isfinite(rows)).any(-1).sum())
+        raise ValueError(
+            f"features are NaN or infinite for {bad} of {len(rows)} points; expected finite numbers. "
+            "Check the image for missing values, and that no bandwidth is too small for its units."
+        )
+    low = [v * s for v, s in zip(lowest, scale, strict=True)]
+    high = [v * s for v, s in zip(highest, scale, strict=True)]
+    limit = _FARTHEST / (d + 1) / max(scale)
+    if max(abs(v) for v in (*low, *high)) * (d + 1) > _FARTHEST:
+        raise ValueError(
+            f"features reach {max(map(abs, (*lowest, *highest))):.3g} standard deviations from the origin; "
+            f"expected less than about {limit:.2g}. Use larger bandwidths, or subtract the mean from the "
+            "features."
+        )
+    # Coordinate j of the elevated point is sum_{i >= j} c_i - j c_{j-1}.
+    least = [sum(low[j:]) - (j * high[j - 1] if j else 0.0) for j in range(d)]
+    most = [sum(high[j:]) - (j * low[j - 1] if j else 0.0) for j in range(d)]
+    return (
+        [math.floor(v / (d + 1)) - 2 for v in least],
+        [math.ceil(v / (d + 1)) + 2 for v in most],
+    )
+
+
+def _build_portable(features: Tensor, scale: Sequence[float]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    low, high = quotient_bounds(features, scale)
+    with torch.no_grad():
+        return lattice_torch.build(features, scale, low, high)
+
+
+def _build_fake(features: Tensor, scale: Sequence[float]) -> tuple[Tensor, ...]:
+    batch, n, d = features.shape
+    vertices = torch.library.get_ctx().new_dynamic_size(min=d + 1)
+    return (
+        features.new_empty(batch, n, d + 1, dtype=torch.int32),
+        features.new_empty(batch, n, d + 1),
+        features.new_empty(batch, n, order_words(d + 1), dtype=torch.int64),
+        features.new_empty(d + 1, vertices, 2, dtype=torch.int32),
+    )
+
+
+_build = register("build_lattice", _build_portable, build_native, fake=_build_fake)
+
+
+class _Attach(torch.autograd.Function):
+    """The weights, with their derivative in the features: inside a simplex, they are linear in them."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(features: Tensor, weight: Tensor, order: Tensor, scale: Sequence[float]) -> Tensor:
+        return weight.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _, _, order, ctx.scale = inputs
+        ctx.save_for_backward(order)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        return lattice_torch.embedding_adjoint(g, ctx.saved_tensors[0], ctx.scale), None, None, None
+
+
+# --- filter ----------------------------------------------------------------------------------------
+
+
+def lattice_filter(
+    x: Tensor,
+    index: Tensor,
+    splat: Tensor,
+    slice: Tensor | None,
+    neighbors: Tensor,
+    shift: Tensor | None,
+    tap: float,
+    identity: float,
+    order: int,
+) -> Tensor:
+    """diag(shift) x + slice (blur + identity I) splat' x, linear in x; see ``Lattice``."""
+    arguments = (x, index, splat, slice, neighbors, shift, tap, identity, order, True)
+    return _Filter.apply(*arguments) if differentiated(x, splat, slice, shift) else _filter(*arguments)
+
+
+def _filter_portable(
+    x: Tensor,  # (images, n, channels)
+    index: Tensor,  # (n, corners)
+    splat: Tensor,  # (n, corners)
+    slice: Tensor | None,  # (n, corners); None if it is `splat`
+    neighbors: Tensor,  # (corners, vertices, 2)
+    shift: Tensor | None,  # (n)
+    tap: float,
+    identity: float,
+    order: int,
+    checked: bool,
+) -> Tensor:
+    # Values are not checked here: the host would wait for the device, in every step of a solver.
+    return lattice_device.filter(x, index, splat, slice, neighbors, shift, tap, identity, order)
+
+
+def _filter_native(x, index, splat, slice, neighbors, shift, tap, identity, order, checked):  # type: ignore
+    x = x.contiguous()
+    out = empty(x.shape, x.dtype)
+    if x.numel():
+        work = x[0].numel() * index.shape[-1]
+        finite = _core.filter(
+            x.detach(), index, splat, splat if slice is None else slice, neighbors, shift, tap, identity,
+            order, out, threads_for(work),
+        )  # fmt: skip
+        if checked and not finite:
+            check_finite(x, "x")
+    return out
+
+
+def _filter_batched(info, in_dims, x, *rest):  # type: ignore
+    if any(d is not None for d in in_dims[1:]):
+        raise ValueError("vmap over a lattice filter takes batches of x, not of lattices.")
+    x = x.movedim(in_dims[0], 0)
+    return _filter.registered(x.flatten(0, 1), *rest).unflatten(0, x.shape[:2]), 0
+
+
+_filter = register("lattice_filter", _filter_portable, _filter_native, batched=_filter_batched)
+_TRANSPOSED = {0: 0, 1: 2, 2: 1}
+
+
+class _Filter(torch.autograd.Function):
+    """The filter; its derivative in the weight of a corner is the filter with that weight 1, the rest 0."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x, index, splat, slice, neighbors, shift, tap, identity, order, checked):  # type: ignore
+        return _filter(x, index, splat, slice, neighbors, shift, tap, identity, order, checked)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        x, index, splat, slice, neighbors, shift, ctx.tap, ctx.identity, ctx.order, _ = inputs
+        ctx.learned = any(ctx.needs_input_grad[i] for i in (2, 3, 5))
+        ctx.save_for_backward(x if ctx.learned else None, index, splat, slice, neighbors, shift)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        x, index, splat, slice, neighbors, shift = ctx.saved_tensors
+        order, back = ctx.order, _TRANSPOSED[ctx.order]
+
+        # Gradients may overflow on purpose (loss scaling), so their values are not checked.
+        def filtered(v, splat, slice, shift, order):  # type: ignore
+            return _Filter.apply(
+                v, index, splat, slice, neighbors, shift, ctx.tap, ctx.identity, order, False
+            )
+
+        def corners(left, v, splat, order):  # type: ignore
+            """<left_i, (blurred splat of v) at corner c of point i>, (n, corners)."""
+            if untraced(v) and not differentiated(left, v, splat):
+                return _corner_dots(left, v, index, splat, neighbors, ctx.tap, ctx.identity, order)
+            only = torch.eye(index.shape[-1], dtype=splat.dtype, device=splat.device)
+            columns = [
+                (left * filtered(v, splat, one.expand(index.shape).contiguous(), None, order)).sum((0, -1))
+                for one in only
+            ]
+            return torch.stack(columns, -1)
+
+        grads: list[Tensor | None] = [None] * 10
+        if ctx.needs_input_grad[0]:
+            grads[0] = (
+                filtered(g, splat, None, shift, back)
+                if slice is None
+                else filtered(g, slice, splat, shift, back)
+            )
+        if ctx.learned:
+            if ctx.needs_input_grad[2]:
+                grads[2] = corners(x, g, splat if slice is None else slice, back)
+                if slice is None:
+                    grads[2] = grads[2] + corners(g, x, splat, order)
+            if ctx.needs_input_grad[3]:
+                grads[3] = corners(g, x, splat, order)
+            if ctx.needs_input_grad[5]:
+                grads[5] = (g * x).sum((0, -1))
+        return tuple(grads)
+
+
+_CHANNELS = {torch.float32: _core.ModelF32.most_labels(), torch.float64: _core.ModelF64.most_labels()}
+
+
+def _corner_dots(
+    left: Tensor,
+    v: Tensor,
+    index: Tensor,
+    splat: Tensor,
+    neighbors: Tensor,
+    tap: float,
+    identity: float,
+    order: int,
+) -> Tensor:
+    out = empty(splat.shape, splat.dtype).zero_()
+    parts = (t.detach().split(_CHANNELS[v.dtype], -1) for t in (left, v))
+    for some, values in zip(*parts, strict=True):
+        _core.corner_dots(
+            some.contiguous(), values.contiguous(), index, splat.detach().contiguous(), neighbors, tap,
+            identity, order, out, threads_for(v[0].numel() * index.shape[-1]),
+        )  # fmt: skip
+    return out
+
+
+# --- passes over the weights -----------------------------------------------------------------------
+
+
+def placed(weight: Tensor, exponent: float, factor: Tensor) -> Tensor:
+    """factor exp(exponent |w|^2) w, for the weights w of each point on the last axis.
+
+    ``factor`` has one number for each image: ``(*batch, 1)``.
+    """
+    if not untraced(weight) or differentiated(weight, factor):
+        return weight * (factor.unsqueeze(-1) * (exponent * weight.square().sum(-1, keepdim=True)).exp())
+    out, rows = empty(weight.shape, weight.dtype), weight.shape[-2:]
+    given, factors = weight.detach().contiguous().view(-1, *rows), factor.detach().contiguous().view(-1)
+    _core.placed(given, factors, exponent, out.view(-1, *rows), threads_for(4 * out.numel()))
+    return out
+
+
+def sampled_sums(
+    features: Tensor,  # (*batch, n, d)
+    points: Tensor,
+    rows: int,
+    index: Tensor,
+    weight: Tensor,
+    neighbors: Tensor,
+    exponent: float,
+    tap: float,
+    identity: float,
+    order: int,
+) -> tuple[Tensor, Tensor] | None:
+    """Sums of the first ``rows`` points over the rest, by the exact kernel and by ``placed`` weights.
+
+    Both are ``(*batch, rows)``. None if torch traces or differentiates the call.
+    """
+    if not untraced(features) or differentiated(features, weight):
+        return None
+    flat = features.detach().reshape(-1, *features.shape[-2:]).contiguous()
+    exact, own = (features.new_empty(*features.shape[:-2], rows) for _ in range(2))
+    _core.sampled_sums(
+        flat, points, rows, index.view(*flat.shape[:-1], -1), weight.detach().view(*flat.shape[:-1], -1),
+        neighbors, exponent, tap, identity, order, exact.view(-1, rows), own.view(-1, rows),
+        threads_for(4 * rows * len(points) * len(flat)),
+    )  # fmt: skip
+    return exact, own
+
+
+def symmetric_lattice(
+    index: Tensor,
+    weight: Tensor,
+    order: Tensor,
+    neighbors: Tensor,
+    factor: Tensor,
+    exponent: float,
+    tap: float,
+    identity: float,
+) -> tuple[Tensor, Tensor, Tensor, tuple[float, float]] | None:
+    """``placed`` weights of a kernel with ones on its diagonal, divided by the roots of its row sums.
+
+    Then two diagonals and the extremes of the row sums. Adding the first diagonal gives the kernel its own
+    diagonal; adding the second removes the self-edges. None if torch traces or differentiates the call, or
+    for more axes than the native code knows.
+    """
+    if (
+        not untraced(weight)
+        or differentiated(weight, factor)
+        or weight.shape[-1] > _TABLED
+        or not weight.numel()
+    ):
+        return None
+    out, rows = empty(weight.shape, weight.dtype), weight.shape[-2:]
+    shift, minus = empty_like(weight[..., 0], 2)
+    given = weight.detach().contiguous().view(-1, *rows)
+    found = _core.normal(
+        index.view(-1, *rows), given, order.view(-1, rows[0], 1), neighbors,
+        factor.detach().contiguous().view(-1), exponent, tap, identity, out.view(-1, *rows),
+        shift.view(-1, rows[0]), minus.view(-1, rows[0]), threads_for(32 * out.numel()),
+    )  # fmt: skip
+    return out, shift, minus, found
+
+
+def scaled_rows(weight: Tensor, factor: Tensor) -> Tensor:
+    """factor_i w_i, for the weights w of each point on the last axis."""
+    return scaled_both_ways(weight, factor, [])[0]
+
+
+def scaled_both_ways(
+    weight: Tensor, factor: Tensor, diagonals: Sequence[Tensor]
+) -> tuple[Tensor, list[Tensor]]:
+    """``scaled_rows``, and up to two diagonals of kernels whose rows and columns are scaled."""
+    same = all(t.dtype == factor.dtype and t.shape == factor.shape for t in diagonals)
+    same = same and weight.dtype == factor.dtype and weight.shape[:-1] == factor.shape
+    if not same or not untraced(weight) or differentiated(weight, factor, *diagonals):
+        return weight * factor.unsqueeze(-1), [factor * t * factor for t in diagonals]
+    out, corners = empty(weight.shape, weight.dtype), weight.shape[-1]
+    scaled = [empty(t.shape, t.dtype) for t in diagonals]
+    factors, *given = (t.detach().contiguous().view(-1) for t in (factor, *diagonals))
+    _core.scaled_rows(
+        weight.detach().contiguous().view(-1, corners), factors, out.view(-1, corners), given,
+        [t.view(-1) for t in scaled], threads_for(4 * out.numel()),
+    )  # fmt: skip
+    return out, scaled
+
+
+# --- diagonal --------------------------------------------------------------------------------------
+
+
+def lattice_diagonal(
+    weight: Tensor, index: Tensor, order: Tensor, neighbors: Tensor, tap: float, identity: float
+) -> Tensor:
+    """The diagonal of slice (blur + identity I) slice', (n,)."""
+    arguments = (weight, index, order, neighbors, tap, identity)
+    return _Diagonal.apply(*arguments) if differentiated(weight) else _diagonal(*arguments)  # type: ignore
+
+
+def _diagonal_portable(
+    weight: Tensor, index: Tensor, order: Tensor, neighbors: Tensor, tap: float, identity: float
+) -> Tensor:
+    return lattice_torch.diagonal(weight, index, order, neighbors, tap, identity)
+
+
+def _diagonal_native(weight, index, order, neighbors, tap, identity, slopes=None):  # type: ignore
+    out = empty(weight.shape[:1], weight.dtype)
+    weight = weight.detach().contiguous()
+    _core.diagonal(index, weight, order, neighbors, tap, identity, out, slopes, threads_for(32 * out.numel()))
+    return out
+
+
+def _diagonal_fake(weight: Tensor, *_: Any) -> Tensor:
+    return weight.new_empty(weight.shape[0])
+
+
+_diagonal = register("lattice_diagonal", _diagonal_portable, _diagonal_native, fake=_diagonal_fake)
+
+
+class _Diagonal(torch.autograd.Function):
+    """A quadratic form per point, q(w): its derivative along corner c is (q(w + c) - q(w - c)) / 2."""
+
+    @staticmethod
+    def forward(weight, index, order, neighbors, tap, identity):  # type: ignore
+        return _diagonal(weight, index, order, neighbors, tap, identity)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        *tensors, ctx.tap, ctx.identity = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        weight, *rest = ctx.saved_tensors
+        if not torch.is_grad_enabled() and untraced(weight):
+            slopes = empty(weight.shape, weight.dtype)
+            _diagonal_native(weight, *rest, ctx.tap, ctx.identity, slopes)
+            return (scaled_rows(slopes, g), *[None] * 5)
+        columns = []
+        for one in torch.eye(weight.shape[-1], dtype=weight.dtype, device=weight.device):
+            above, below = (_Diagonal.apply(weight + s * one, *rest, ctx.tap, ctx.identity) for s in (1, -1))
+            columns.append(0.5 * g * (above - below))
+        return (torch.stack(columns, -1), *[None] * 5)
