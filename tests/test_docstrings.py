@@ -12,7 +12,7 @@ MODULES = [m.name for m in pkgutil.walk_packages(fwcrf.__path__, "fwcrf.") if no
 WITH_EXAMPLES = (
     "fwcrf.features",
     "fwcrf.kernels.exact",
-    "fwcrf.kernels.gaussians",
+    "fwcrf.kernels.kernel",
     "fwcrf.torch_ops.simplex",
 )
 

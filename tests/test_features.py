@@ -111,7 +111,7 @@ def test_wrong_number_of_axes_for_numpy(image):
 
 
 def test_channel_axis_that_does_not_exist():
-    with pytest.raises(ValueError, match="axis 3"):
+    with pytest.raises(ValueError, match="channel_axis=3"):
         pixels(IMAGE, channel_axis=3)
 
 
@@ -134,7 +134,7 @@ def test_neither_torch_nor_numpy(image):
 
 @pytest.mark.parametrize("shape", [(0, W, C), (H, 0, C), (H, W, 0), (0, H, W, C)], ids=str)
 def test_empty_images(shape):
-    with pytest.raises(ValueError, match="at least one pixel and channel") as error:
+    with pytest.raises(ValueError, match="at least one pixel, channel and image") as error:
         pixels(np.zeros(shape))
     assert str(shape) in str(error.value)
 

@@ -92,7 +92,7 @@ def test_features_of_ones_own():
     ("call", "message"),
     [
         (lambda: energy(image(), probabilities(), reduction="median"), "reduction='median'"),
-        (lambda: energy(image(grid=(3, 3)), probabilities()), "image has shape.*probabilities has.*grid"),
+        (lambda: energy(image(grid=(3, 3)), probabilities()), "image has shape.*probabilities .*grid"),
         (lambda: energy(image(), probabilities(), logits=logits(labels=4)), "logits has shape.*4 labels"),
         (lambda: energy(image(), probabilities(), compatibility=torch.eye(4)), "compatibility has shape"),
     ],

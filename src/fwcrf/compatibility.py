@@ -6,6 +6,7 @@ matrix itself, symmetrised as (M + M') / 2. Energies, not scores: a positive ent
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -100,6 +101,8 @@ def compatibility(value: float | Sequence[float] | Tensor | Compatibility, num_l
     """
     if isinstance(value, Potts | Diagonal | Full):
         return value
+    if isinstance(value, float) and math.isfinite(value):
+        return Potts(torch.tensor(value))
     m = torch.as_tensor(value)
     m = m if m.is_floating_point() else m.float()
     if m.shape not in ((), (num_labels,), (num_labels, num_labels)):

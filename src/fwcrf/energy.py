@@ -54,10 +54,15 @@ def unary_from_logits(logits: Tensor, *, labels_last: bool = True) -> Tensor:
             [inf, -0.],
             [inf, -3.]])
     """
+    return _unary(logits, labels_last)[0]
+
+
+def _unary(logits: Tensor, labels_last: bool) -> tuple[Tensor, bool]:
+    """u = -logits, and True if every entry is known to be finite."""
     unary, extent = unary_from_scores(logits, labels_last=labels_last)
     if extent is not None:
         if extent.finite:
-            return unary
+            return unary, True
         if torch.isnan(logits).any():
             raise ValueError(
                 f"logits has {int(torch.isnan(logits).sum())} NaN entries, of {logits.numel()}; expected "
@@ -66,7 +71,7 @@ def unary_from_logits(logits: Tensor, *, labels_last: bool = True) -> Tensor:
             )
     chosen = unary == -torch.inf
     pinned = chosen.any(-1, keepdim=True)
-    return unary.masked_fill(pinned, torch.inf).masked_fill(chosen, -0.0)
+    return unary.masked_fill(pinned, torch.inf).masked_fill(chosen, -0.0), False
 
 
 class Objective(Protocol):
@@ -137,6 +142,12 @@ class Energy:
             )
         if (u == torch.inf).all(-1).any():
             raise ValueError("unary is +inf for every label of some node; leave at least one label allowed.")
+
+    @staticmethod
+    def of_logits(pairwise: Pairwise, logits: Tensor, *, labels_last: bool = True) -> Energy:
+        """The energy with u = -logits: see ``unary_from_logits``."""
+        unary, finite = _unary(logits, labels_last)
+        return Energy(pairwise, unary, checked=finite)
 
     def value(self, x: Tensor) -> Tensor:
         """E(x) per image, ``(*batch,)``."""

@@ -7,57 +7,47 @@ row-major order.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fwcrf import _core
-from fwcrf.torch_ops.native import check_finite, empty, threads_for
+from fwcrf.inputs.arrays import locate
+from fwcrf.torch_ops.native import check_finite, empty, threads_for, warn_caller
+
+# Bandwidths of less than this see no two whole numbers as neighbours.
+_BETWEEN_WHOLE = 0.3
 
 
 def pixels(
-    image: Tensor | np.ndarray, *, spatial_dims: int = 2, channel_axis: int | None = -1
+    image: Tensor | np.ndarray,
+    *,
+    spatial_dims: int = 2,
+    channel_axis: int | None = -1,
+    dtype: torch.dtype | None = None,
 ) -> tuple[Tensor, tuple[int, ...]]:
     """An image as ``(*batch, n, channels)``, and the shape of its grid.
 
     A torch image is ``(channels, *grid)`` or ``(batch, channels, *grid)``; a numpy image is
     ``(*grid, channels)`` or ``(batch, *grid, channels)``, with its channels at ``channel_axis``
-    (``None``: a grey image without that axis). ``spatial_dims`` is the number of grid axes.
+    (``None``: a grey image without that axis). ``spatial_dims`` is the number of grid axes;
+    ``dtype`` that of the values, by default float64 for float64 and float32 for every other dtype.
 
     >>> import numpy as np
     >>> values, shape = pixels(np.zeros((4, 5, 3), dtype=np.uint8))
     >>> tuple(values.shape), shape
     ((20, 3), (4, 5))
     """
-    given = image
-    if isinstance(image, np.ndarray):
-        if channel_axis is None:
-            image, channel_axis = image[..., None], -1
-        # A copy also settles read-only memory and negative strides, which torch does not take.
-        last = np.moveaxis(image, channel_axis, -1)
-        tensor = torch.from_numpy(last.astype(last.dtype.newbyteorder("="), order="C", copy=True))
-    elif isinstance(image, Tensor):
-        if image.dim() >= spatial_dims + 1:
-            image = image.movedim(-spatial_dims - 1, -1)
-        tensor = image
-    else:
+    if not isinstance(image, Tensor | np.ndarray):
         raise TypeError(f"image is a {type(image).__name__}; expected a torch tensor or a numpy array.")
-    if tensor.dim() not in (spatial_dims + 1, spatial_dims + 2):
-        layout = "(channels, *grid)" if isinstance(image, Tensor) else "(*grid, channels)"
-        raise ValueError(
-            f"image has shape {tuple(given.shape)}; expected {layout} with {spatial_dims} grid axes, "
-            f"or a batch of such: spatial_dims= sets the number of grid axes."
-        )
-    if tensor.is_complex() or tensor.dtype == torch.bool:
-        raise TypeError(f"image has dtype {tensor.dtype}; expected real numbers.")
-    shape = tuple(tensor.shape[-spatial_dims - 1 : -1])
-    if math.prod(tensor.shape) == 0:
-        raise ValueError(f"image has shape {tuple(given.shape)}; expected at least one pixel and channel.")
-    if tensor.dtype != torch.float64:
-        tensor = tensor.float()
-    return tensor.flatten(-spatial_dims - 1, -2), shape
+    found = locate(image, "image", spatial_dims, channel_axis, channels="required")
+    values = found.flat()
+    if values.is_complex() or values.dtype == torch.bool:
+        raise TypeError(f"image has dtype {values.dtype}; expected real numbers.")
+    wide = values.dtype == torch.float64
+    return values.to(dtype or (torch.float64 if wide else torch.float32)), found.grid
 
 
 def bandwidths(
@@ -138,3 +128,32 @@ def bilateral(
     place = positions(shape, values, xy, origin)
     tone = values * reciprocals(color, "color", values)
     return torch.cat([place.expand(*values.shape[:-1], -1), tone], -1)
+
+
+def check_units(values: Callable[[], Tensor], kind: str, color: Sequence[float], name: str) -> None:
+    """Warn of colour bandwidths that are wider than all differences of the values, or narrower than one.
+
+    ``values`` is called only if the dtype leaves doubt.
+    """
+    if kind == "i" and max(color) >= _BETWEEN_WHOLE:
+        return
+    sample = values()
+    low, high = (float(v) for v in sample.aminmax())
+    if not math.isfinite(high - low):
+        sample = sample[torch.isfinite(sample)]
+        if sample.numel() == 0:
+            return
+        low, high = (float(v) for v in sample.aminmax())
+    if kind == "f" and 0 < high - low <= min(color):
+        warn_caller(
+            f"{name} has values from {low:.3g} to {high:.3g}, and the colour bandwidth is {min(color):g}: "
+            "no two values are further apart than that, so that no edge is seen. Bandwidths are in the "
+            "units of the data: pass values from 0 to 255, or for 0 to 1 a bandwidth such as "
+            f"color={13 / 255:.2f}."
+        )
+    if kind == "i" and high - low > 1:
+        warn_caller(
+            f"{name} has whole numbers from {low:g} to {high:g}, and the colour bandwidth is "
+            f"{max(color):g}: only equal values are neighbours. Bandwidths are in the units of the data: "
+            "color=13 is usual for 0 to 255."
+        )

@@ -15,22 +15,17 @@ from torch import Tensor, nn
 from fwcrf import gradients, pairwise, solvers, stepsizes
 from fwcrf.compatibility import Compatibility, Diagonal, Full
 from fwcrf.compatibility import compatibility as read_compatibility
-from fwcrf.energy import Energy, unary_from_logits
+from fwcrf.energy import Energy
 from fwcrf.gradients import Gradient
-from fwcrf.inputs.layout import (
-    as_precise,
-    check_same_grid,
-    full_precision,
-    labels_first,
-    labels_flat,
-)
+from fwcrf.inputs.arrays import check_same_grid, scores_flat
 from fwcrf.kernels import Bilateral, Spatial
-from fwcrf.kernels.gaussians import Kernel, Weight
+from fwcrf.kernels.kernel import Kernel, Weight, read_kernels
 from fwcrf.regularizers import Simplex
 from fwcrf.rounding import Rounding
 from fwcrf.solvers import FrankWolfe, Solution, Solver
 from fwcrf.solvers.frank_wolfe import regularized
-from fwcrf.torch_ops.layout import log_probabilities
+from fwcrf.torch_ops.layout import log_probabilities, transposed
+from fwcrf.torch_ops.native import full_precision
 from fwcrf.torch_ops.simplex import softmax
 
 LEARNABLE = ("weights", "compatibility", "lambda", "steps", "skip", "bandwidths")
@@ -125,7 +120,7 @@ class DenseCRF(nn.Module):
         _check_settings(num_labels, num_steps, learnable, skip, init, noise, weights, spatial_dims, epsilon)
         self.num_labels = num_labels
         self.num_classes = max(2, num_labels)  # inside: a single logit is the second of two
-        self.kernels = tuple(kernels) if kernels is not None else (Spatial(), Bilateral())
+        self.kernels = (Spatial(), Bilateral()) if kernels is None else read_kernels(kernels)
         self.solver = solvers.get(solver) if isinstance(solver, str) else solver
         self.num_steps = num_steps
         self.learnable = tuple(name for name in LEARNABLE if name in learnable)
@@ -200,12 +195,11 @@ class DenseCRF(nn.Module):
     def energy(self, image: Tensor, logits: Tensor) -> Energy:
         """The energy that the layer lowers: over ``(*batch, n, L)``, pixels in row-major order."""
         check_same_grid(image, logits, self.spatial_dims, "logits")
-        scores = labels_flat(logits, self.num_labels, self.spatial_dims, "logits")
+        scores = scores_flat(logits, self.num_labels, self.spatial_dims, "logits")
         if self.num_labels == 1:
             scores = torch.cat([torch.zeros_like(scores), scores], -2)
-        P = self._pairwise(as_precise(image, scores))
-        unary = unary_from_logits(scores, labels_last=False)
-        return Energy(P, unary)
+        P = self._pairwise(image, scores.dtype)
+        return Energy.of_logits(P, scores, labels_last=False)
 
     def solve(
         self,
@@ -238,7 +232,7 @@ class DenseCRF(nn.Module):
             given = x[..., 1:] if self.num_labels == 1 else x
             grid = tuple(logits.shape[-self.spatial_dims :])
             return GridSolution(
-                labels_first(given, grid).to(logits.dtype),
+                transposed(given).unflatten(-1, grid).to(logits.dtype),
                 found.objective,
                 found.rounding,
                 found.trace,
@@ -248,7 +242,7 @@ class DenseCRF(nn.Module):
                 grid=grid,
             )
 
-    def _pairwise(self, image: Tensor) -> pairwise.Pairwise:
+    def _pairwise(self, image: Tensor, dtype: torch.dtype) -> pairwise.Pairwise:
         compat: Compatibility | list[Compatibility] = self._compatibility
         if "compatibility" in self.learnable:
             compat = Full(_symmetric(self.compatibility))
@@ -259,8 +253,8 @@ class DenseCRF(nn.Module):
                 M = compat.matrix(self.num_classes).to(self.weights)
                 compat, weights = [Full(_symmetric(W @ M)) for W in self.weights], [1.0] * len(self.kernels)
         return pairwise.of_image(
-            self._kernels(), image, self.num_classes,
-            compat=compat, weights=weights, self_edges=self.self_edges, spatial_dims=self.spatial_dims,
+            self._kernels(), image, self.num_classes, compat=compat, weights=weights,
+            self_edges=self.self_edges, spatial_dims=self.spatial_dims, dtype=dtype,
         )  # fmt: skip
 
     def _kernels(self) -> Sequence[Kernel]:
@@ -270,7 +264,7 @@ class DenseCRF(nn.Module):
         for name, value in self.bandwidths.items():
             number, one = name.split(".")
             fields[int(number)][one] = value
-        return [replace(kernel, **f) for kernel, f in zip(self.kernels, fields, strict=True)]  # type: ignore
+        return [kernel.with_bandwidths(f) for kernel, f in zip(self.kernels, fields, strict=True)]
 
     def _solver(self) -> Solver:
         solver: Any = self.solver
@@ -319,11 +313,10 @@ class DenseCRF(nn.Module):
     def _initial_bandwidths(self) -> dict[str, Tensor]:
         found = {}
         for i, kernel in enumerate(self.kernels):
-            for name in ("xy", "color"):
-                if hasattr(kernel, name):
-                    value = torch.as_tensor(getattr(kernel, name), dtype=torch.get_default_dtype()).detach()
-                    value = value.expand(self.spatial_dims) if name == "xy" else value
-                    found[f"{i}_{name}"] = value.clone()
+            for name, given in kernel.bandwidths().items():
+                value = torch.as_tensor(given, dtype=torch.get_default_dtype()).detach()
+                value = value.expand(self.spatial_dims) if name == "xy" else value
+                found[f"{i}_{name}"] = value.clone()
         if not found:
             raise ValueError(
                 "'bandwidths' was asked for, but no kernel has any; expected Spatial or Bilateral kernels. "

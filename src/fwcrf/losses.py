@@ -9,10 +9,11 @@ from torch import Tensor
 
 from fwcrf import pairwise
 from fwcrf.compatibility import Compatibility
-from fwcrf.inputs.layout import as_precise, check_same_grid, full_precision, labels_flat, labels_last
+from fwcrf.inputs.arrays import check_same_grid, scores_flat
 from fwcrf.kernels import Bilateral
-from fwcrf.kernels.gaussians import Kernel
-from fwcrf.torch_ops.layout import unary_from_scores
+from fwcrf.kernels.kernel import Kernel
+from fwcrf.torch_ops.layout import transposed, unary_from_scores
+from fwcrf.torch_ops.native import full_precision
 
 
 def energy(
@@ -49,14 +50,14 @@ def energy(
     check_same_grid(image, probabilities, spatial_dims, "probabilities")
     with full_precision(probabilities):
         num_labels = probabilities.shape[-spatial_dims - 1]
-        x = labels_last(probabilities, num_labels, spatial_dims, "probabilities")
+        x = transposed(scores_flat(probabilities, num_labels, spatial_dims, "probabilities"))
         P = pairwise.of_image(
-            [Bilateral()] if kernels is None else kernels, as_precise(image, x), num_labels,
-            compat=compatibility, self_edges=self_edges, spatial_dims=spatial_dims,
+            [Bilateral()] if kernels is None else kernels, image, num_labels,
+            compat=compatibility, self_edges=self_edges, spatial_dims=spatial_dims, dtype=x.dtype,
         )  # fmt: skip
         value = 0.5 * pairwise.inner(x, P(x))
         if logits is not None:
-            unary, _ = unary_from_scores(labels_flat(logits, num_labels, spatial_dims, "logits"))
+            unary, _ = unary_from_scores(scores_flat(logits, num_labels, spatial_dims, "logits"))
             value = value + pairwise.inner(unary, x)
         value = (value / x.shape[-2]).to(x.dtype)
         return value if reduction == "none" else value.mean() if reduction == "mean" else value.sum()

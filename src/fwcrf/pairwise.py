@@ -8,6 +8,7 @@ have lost.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,8 +22,7 @@ from torch import Tensor
 from fwcrf.compatibility import Compatibility, compatibility
 from fwcrf.engine.limits import Refusal
 from fwcrf.engine.model import Model
-from fwcrf.features import pixels
-from fwcrf.kernels.gaussians import Gaussian, Kernel, Weight
+from fwcrf.kernels.kernel import Domain, Kernel, Weight, read_kernels
 from fwcrf.kernels.operator import Operator
 from fwcrf.torch_ops.native import has_values
 
@@ -334,13 +334,16 @@ def of_image(
     weights: Sequence[Weight] | None = None,
     self_edges: bool = False,
     spatial_dims: int = 2,
+    dtype: torch.dtype | None = None,
 ) -> Pairwise:
-    """P of an image for kernels as the user names them, with their weights unless others are given.
+    """P of an image for kernels as the user names them, with their own weights unless ``weights`` are given.
 
-    The image is laid out as in ``features.pixels``; a ``Gaussian`` takes its channels as features.
+    The image is laid out as in ``features.pixels``; a ``Gaussian`` takes its channels as features. ``dtype``
+    is the one of the computation, by default float64 for an image in float64 and float32 otherwise.
     """
+    kernels, domain = read_kernels(kernels), Domain.of_image(image, spatial_dims=spatial_dims, dtype=dtype)
     return dense(
-        [_operator(kernel, image, spatial_dims) for kernel in kernels],
+        [kernel.on(domain) for kernel in kernels],
         num_labels,
         weights=[kernel.weight for kernel in kernels] if weights is None else weights,
         compat=compat,
@@ -348,13 +351,9 @@ def of_image(
     )
 
 
-def _operator(kernel: Kernel, image: Tensor | np.ndarray, spatial_dims: int) -> Operator:
-    if isinstance(kernel, Gaussian):
-        return kernel.operator(pixels(image, spatial_dims=spatial_dims)[0])
-    return kernel.operator(image) if spatial_dims == 2 else kernel.operator(image, spatial_dims=spatial_dims)  # type: ignore[call-arg]
-
-
 def _weight(value: Weight, num_labels: int) -> Tensor:
+    if isinstance(value, float) and math.isfinite(value):
+        return torch.tensor(value)
     w = torch.as_tensor(value)
     w = w if w.is_floating_point() else w.float()
     if w.shape not in ((), (num_labels,)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,14 +11,12 @@ from torch import Tensor
 
 from fwcrf.compatibility import Compatibility
 from fwcrf.energy import unary_from_logits
-from fwcrf.features import bandwidths, reciprocals
-from fwcrf.inference import Inference, restricted, without
-from fwcrf.inputs.arrays import Stored, answer, kind, located
-from fwcrf.inputs.checks import check_units
-from fwcrf.inputs.masks import constrained, read_mask, read_scribbles
+from fwcrf.inputs.arrays import answer, kind, locate
+from fwcrf.inputs.masks import read_masks
 from fwcrf.inputs.scores import Scores, read_scores
-from fwcrf.kernels import Bilateral, Gaussian, Operator, Spatial
-from fwcrf.kernels.gaussians import Kernel, gaussian
+from fwcrf.kernels import Bilateral, Spatial
+from fwcrf.kernels.kernel import Domain, Kernel, read_kernels
+from fwcrf.refinement import Inference, without
 from fwcrf.rounding import Rounding, nearest
 from fwcrf.solvers import Solver
 from fwcrf.torch_ops.native import check_finite
@@ -65,70 +62,53 @@ def refine_points(
     >>> refine_points(positions, None, probabilities, kernels=[Spatial(xy=2, weight=2, method="exact")])
     array([0, 0, 0, 1, 1])
     """
-    inference = Inference(solver, num_steps, rounding, compatibility, self_edges)
+    inference = Inference.of(solver, num_steps, rounding, compatibility, self_edges)
     scores = read_scores(
         probabilities, 1, from_logits=from_logits, from_labels=from_labels, num_labels=num_labels, alike=True
     )
-    stored = scores.stored
-    everything, all_images = stored.whole, slice(None)
-    masks = (
-        read_mask(keep, "keep", scores, stored.grid),
-        read_mask(ignore, "ignore", scores, stored.grid),
-        read_scribbles(scribbles, scores, stored.grid),
-    )
-    kept, ignored, certain = (
-        None if one is None else one.read(dtype, all_images, everything, scores.device)
-        for one, dtype in zip(masks, (torch.bool, torch.bool, torch.int64), strict=True)
-    )
-    place = _read(_located(positions, "positions", stored), scores, ignored)
-    tone = None
-    if features is not None:
-        rows = _located(features, "features", stored)
-        tone = _read(rows, scores, ignored)
+    like = scores.located
+    everything, all_images = like.whole, slice(None)
+    known = read_masks(keep, ignore, scribbles, scores, like.grid).read(all_images, everything, scores.device)
+    place, _ = _read(positions, "positions", scores, known.ignore)
+    tone, tone_kind = (None, "f") if features is None else _read(features, "features", scores, known.ignore)
     if kernels is None:
         s = _spacing(place)
         kernels = (Spatial(3 * s),) if tone is None else (Spatial(3 * s), Bilateral(80 * s))
+    kernels = read_kernels(kernels)
     if tone is not None:
+        shape, axes, channels = tone.shape, place.shape[-1], tone.shape[-1]
         for kernel in kernels:
-            if isinstance(kernel, Bilateral):
-                color = bandwidths(kernel.color, tone.shape[-1], "color")
-                check_units(lambda: tone, kind(rows.array), color, "features")
-    logits = scores.logits(all_images, everything, ignore=ignored)
+            kernel.check_values(lambda: tone, tone_kind, "features", shape, axes, channels)
+    logits = scores.logits(all_images, everything, ignore=known.ignore)
     with torch.no_grad():
-        operators = [_operator(kernel, place, tone, ignored) for kernel in kernels]
-        weights = [kernel.weight for kernel in kernels]
-        unary = unary_from_logits(constrained(logits, kept, certain))
-        found, x = inference(operators, weights, unary, ignored)
+        domain = Domain(tone, positions=place, ignore=known.ignore)
+        found, x = inference(kernels, domain, unary_from_logits(known.constrain(logits)))
 
-    int64: Any = torch.int64 if stored.is_torch else np.int64
-    labels = answer(None, "labels", stored, stored.grid, None, 0, int64)
+    int64: Any = torch.int64 if like.is_torch else np.int64
+    labels = answer(None, "labels", like, like.grid, None, 0, int64)
     labels.write(all_images, everything, nearest(x) if found is None else found)
     if not return_probabilities:
         return labels.array
-    likely = answer(None, "probabilities", stored, stored.grid, scores.given_channels, -1, scores.given_dtype)
+    likely = answer(None, "probabilities", like, like.grid, scores.given_channels, -1, scores.given_dtype)
     likely.write(all_images, everything, scores.given(x))
     return labels.array, likely.array
 
 
-def _located(value: Any, name: str, scores: Stored) -> Stored:
-    found = located(value, name, 1, alike=True)
-    shape = tuple(found.array.shape)
+def _read(value: Any, name: str, scores: Scores, ignore: Tensor | None) -> tuple[Tensor, str]:
+    """The rows of an array, ``(*batch, n, numbers)``, and the kind of its numbers: "i" or "f"."""
+    found, like = locate(value, name, 1, alike=True), scores.located
     if kind(found.array) not in "if":
         raise TypeError(f"{name} has dtype {found.array.dtype}; expected whole or floating-point numbers.")
-    if found.channels is None or found.grid != scores.grid or found.batch not in (None, scores.batch):
+    if found.channels is None or found.grid != like.grid or found.batch not in (None, like.batch):
         raise ValueError(
-            f"{name} has shape {shape} and {scores.name} {tuple(scores.array.shape)}; expected one row per "
-            f"point, ({scores.grid[0]}, numbers), with or without the batch before it."
+            f"{name} has shape {tuple(found.array.shape)} and {like.name} {tuple(like.array.shape)}; "
+            f"expected one row per point, ({like.grid[0]}, numbers), with or without the batch before it."
         )
-    return found
-
-
-def _read(stored: Stored, scores: Scores, ignore: Tensor | None) -> Tensor:
-    values = stored.read(scores.dtype, slice(None), stored.whole, scores.device).contiguous()
+    values = found.read(scores.dtype, slice(None), found.whole, scores.device).contiguous()
     if ignore is not None:
         values = without(values, ignore)
-    check_finite(values, stored.name)
-    return values
+    check_finite(values, name)
+    return values, kind(found.array)
 
 
 def _spacing(positions: Tensor) -> float:
@@ -144,27 +124,3 @@ def _spacing(positions: Tensor) -> float:
         nearest = torch.minimum(nearest, distance.amin(-1))
     found = nearest[torch.isfinite(nearest)]
     return float(found.median()) if len(found) else 1.0
-
-
-def _operator(kernel: Kernel, place: Tensor, tone: Tensor | None, ignore: Tensor | None) -> Operator:
-    """The operator of a kernel over points."""
-    if isinstance(kernel, Gaussian):
-        features = place if tone is None else tone
-        if ignore is None:
-            return kernel.operator(features)
-        return restricted(
-            replace(kernel, normalization="none").operator(features), ignore, kernel.normalization
-        )
-    if not isinstance(kernel, Bilateral | Spatial):
-        raise TypeError(f"kernel {kernel!r} is for images; expected Spatial, Bilateral or Gaussian.")
-    features = place * reciprocals(kernel.xy, "xy", place)
-    if isinstance(kernel, Bilateral):
-        if tone is None:
-            raise ValueError("a Bilateral kernel without features; pass features, or Spatial kernels only.")
-        batch = torch.broadcast_shapes(features.shape[:-1], tone.shape[:-1])
-        parts = (features, tone * reciprocals(kernel.color, "color", tone))
-        features = torch.cat([part.expand(*batch, -1) for part in parts], -1)
-    method = "lattice" if kernel.method == "separable" else kernel.method
-    if ignore is None:
-        return gaussian(features, method, kernel.normalization)
-    return restricted(gaussian(features, method, "none"), ignore, kernel.normalization)

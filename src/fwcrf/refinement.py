@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fwcrf import solvers
+from fwcrf import pairwise, solvers
+from fwcrf import rounding as roundings
 from fwcrf.compatibility import Compatibility
-from fwcrf.energy import unary_from_logits
+from fwcrf.energy import Energy, unary_from_logits
 from fwcrf.features import bandwidths
-from fwcrf.inference import Inference, alone, restricted, without
 from fwcrf.inputs.arrays import (
-    Stored,
+    Located,
     Window,
     answer,
     as_array,
@@ -25,24 +26,28 @@ from fwcrf.inputs.arrays import (
     check_grid,
     kind,
     largest,
-    located,
+    locate,
 )
-from fwcrf.inputs.checks import check_image
-from fwcrf.inputs.masks import constrained, read_mask, read_scribbles
+from fwcrf.inputs.masks import Masks, read_masks
 from fwcrf.inputs.resample import needed, resample
 from fwcrf.inputs.scores import Scores, read_scores
-from fwcrf.inputs.tiles import Tile, plan, sizes
-from fwcrf.kernels import Bilateral, Gaussian, Operator, Spatial
-from fwcrf.kernels.gaussians import Kernel
+from fwcrf.inputs.tiles import Tile, plan_tiles, sizes
+from fwcrf.kernels import Bilateral, Spatial
+from fwcrf.kernels.kernel import Domain, Kernel, read_kernels
 from fwcrf.rounding import Rounding, nearest
 from fwcrf.solvers import Solver
 from fwcrf.solvers.plan import arrays_per_label
 from fwcrf.torch_ops.native import check_finite
+from fwcrf.torch_ops.simplex import softmax
 
-# Within this an image is solved as a whole, unless said otherwise.
+log = logging.getLogger("fwcrf")
+
+# An image is solved as a whole within this many bytes, unless the user sets memory=.
 MEMORY = 4 << 30
 # How far windows reach beyond their tiles, in standard deviations of the widest kernel.
 OVERLAP = 3.0
+# Rows of an image that are compared with the bandwidths.
+_ROWS = 32
 
 
 def refine(
@@ -125,7 +130,7 @@ def refine(
     >>> refine(image, probabilities)[0, [0, 14, 15, 29]]
     array([1, 1, 0, 0])
     """
-    kernels = (Spatial(), Bilateral()) if kernels is None else tuple(kernels)
+    kernels = (Spatial(), Bilateral()) if kernels is None else read_kernels(kernels)
     dims = _spatial_dims(spatial_dims, probabilities, from_labels, spacing, kernels)
     scores = read_scores(
         probabilities,
@@ -135,30 +140,29 @@ def refine(
         from_labels=from_labels,
         num_labels=num_labels,
     )
-    picture = located(image, "image", dims, channel_axis)
-    grid = _common_grid(picture, scores.stored, resize)
+    picture = locate(image, "image", dims, channel_axis)
+    grid = _common_grid(picture, scores.located, resize)
+    free = keep is None and ignore is None and scribbles is None
     problem = Problem(
         picture,
         scores,
         grid,
-        tuple(_in_pixels(kernel, spacing, dims) for kernel in kernels),
-        Inference(solver, num_steps, rounding, compatibility, self_edges),
-        read_mask(keep, "keep", scores, grid),
-        read_mask(ignore, "ignore", scores, grid),
-        read_scribbles(scribbles, scores, grid),
+        kernels if spacing is None else tuple(_in_pixels(kernel, spacing, dims) for kernel in kernels),
+        Inference.of(solver, num_steps, rounding, compatibility, self_edges),
+        None if free else read_masks(keep, ignore, scribbles, scores, grid),
     )
-    check_image(picture, problem.kernels)
+    _check_image(picture, problem.kernels)
     parts = problem.parts(tile, overlap, memory)
     answers = None if out is None else _answers(out, scores, grid, channel_axis, return_probabilities)
     labels = likely = None
     for number, (images, part) in enumerate(parts, 1):
         with torch.no_grad():
             found, x = problem.solve(images, part)
-        # New arrays are made now, in the memory that the work has left.
+        # New arrays are made now, in memory that the solver has freed.
         answers = answers or _answers(out, scores, grid, channel_axis, return_probabilities)
         labels, likely = answers
         together = likely if found is None and not scores.single else None
-        if together is None or not together.write_with_largest(images, part.core, x, labels):
+        if together is None or not together.write_with_argmax(images, part.core, x, labels):
             labels.write(images, part.core, nearest(x) if found is None else found)
             if likely is not None:
                 likely.write(images, part.core, scores.given(x))
@@ -168,40 +172,79 @@ def refine(
     return labels.array if likely is None else (labels.array, likely.array)
 
 
+@dataclass(frozen=True)
+class Inference:
+    """Settings of a solver and of the model, apart from its kernels; images and points share them."""
+
+    solver: Solver
+    num_steps: int
+    rounding: str | Rounding
+    compatibility: float | Sequence[float] | Tensor | Compatibility | Sequence[Compatibility]
+    self_edges: bool
+
+    @staticmethod
+    def of(
+        solver: str | Solver,
+        num_steps: int,
+        rounding: str | Rounding,
+        compatibility: float | Sequence[float] | Tensor | Compatibility | Sequence[Compatibility],
+        self_edges: bool,
+    ) -> Inference:
+        """The settings, checked before any work is done."""
+        roundings.get(rounding)
+        if isinstance(num_steps, bool) or int(num_steps) != num_steps or num_steps < 0:
+            raise ValueError(f"num_steps={num_steps!r}; expected 0 (which changes nothing) or more.")
+        solver = solvers.get(solver) if isinstance(solver, str) else solver
+        return Inference(solver, num_steps, rounding, compatibility, self_edges)
+
+    def __call__(
+        self, kernels: Sequence[Kernel], domain: Domain, unary: Tensor, *, finite: bool = False
+    ) -> tuple[Tensor | None, Tensor]:
+        """Labels ``(*batch, n)`` and probabilities ``(*batch, n, L)``.
+
+        The labels are None for "nearest" rounding without ignored points: the writer computes the argmax
+        while it copies. ``finite`` if the unary is known to be so.
+        """
+        P = pairwise.dense(
+            [kernel.on(domain) for kernel in kernels],
+            unary.shape[-1],
+            weights=[kernel.weight for kernel in kernels],
+            compat=self.compatibility,
+            self_edges=self.self_edges,
+        )
+        E = Energy(P, unary, checked=finite)
+        found = solvers.minimize(E, self.solver, num_steps=self.num_steps, rounding=self.rounding)
+        log.info("%s", found.engine)
+        x, ignore = found.probabilities, domain.ignore
+        if ignore is None:
+            return None if self.rounding == "nearest" else found.labels, x
+        own = softmax(unary, -1.0)
+        return torch.where(ignore, nearest(own), found.labels), torch.where(ignore.unsqueeze(-1), own, x)
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
     """An image and its scores, to be solved part by part."""
 
-    image: Stored
+    image: Located
     scores: Scores
     grid: tuple[int, ...]
     kernels: Sequence[Kernel]  # bandwidths in pixels
     inference: Inference
-    keep: Stored | None = None
-    ignore: Stored | None = None
-    scribbles: Stored | None = None
+    masks: Masks | None = None
 
     @property
     def bytes_per_pixel(self) -> float:
-        """What a pixel takes at the peak: more than in any photograph measured, less than in noise.
-
-        Up to thirteen arrays of the size of the scores are alive at a time, seven where steps are taken
-        natively, and a lattice takes 26 numbers per corner of the simplex around a pixel while it is built.
-        """
-        solver = self.inference.solver
+        """Bytes per pixel at the peak: more than in any photograph measured, less than in noise."""
+        run, labels = self.inference, self.scores.num_labels
+        dtype, device = self.scores.dtype, self.scores.device
+        axes, channels = len(self.grid), self.image.channels or 1
+        methods = [kernel.method for kernel in self.kernels]
         arrays = arrays_per_label(
-            solvers.get(solver) if isinstance(solver, str) else solver, self.inference.num_steps,
-            [getattr(kernel, "method", "own") for kernel in self.kernels],
-            self.inference.compatibility, self.scores.num_labels, self.scores.dtype, self.scores.device,
-        )  # fmt: skip
-        floats = arrays * self.scores.num_labels
-        for kernel in self.kernels:
-            method = getattr(kernel, "method", "lattice")
-            axes = (
-                len(self.grid) if isinstance(kernel, Spatial) else len(self.grid) + (self.image.channels or 1)
-            )
-            floats += 26 * (axes + 1) if method == "lattice" else axes
-        return floats * self.scores.dtype.itemsize
+            run.solver, run.num_steps, methods, run.compatibility, labels, dtype, device
+        )
+        each = [kernel.floats_per_point(axes, channels) for kernel in self.kernels]
+        return (arrays * labels + sum(each)) * dtype.itemsize
 
     def parts(
         self,
@@ -209,7 +252,7 @@ class Problem:
         overlap: int | Sequence[int] | None,
         memory: int | None,
     ) -> list[tuple[slice, Tile]]:
-        """Which images and tiles to solve at a time."""
+        """The images and tiles to solve at a time."""
         dims = len(self.grid)
         if memory is not None and not memory > 0:
             raise ValueError(f"memory={memory!r}; expected a positive number of bytes.")
@@ -220,62 +263,56 @@ class Problem:
             tile = False
         if tile is not False and reach is None:
             reach = _reach(self.kernels, dims)
-        parts = plan(
-            self.grid, self.scores.stored.batch or 1,
+        parts = plan_tiles(
+            self.grid, self.scores.located.batch or 1,
             tile=tile, overlap=reach or (0,) * dims, memory=bound, bytes_per_pixel=each,
         )  # fmt: skip
-        needed = max(math.prod(part.shape) for _, part in parts) * each
-        if tile is None and memory is not None and needed > memory:
-            raise ValueError(
-                f"memory={memory} is too little for tiles as large as their overlap, {reach}: that takes "
-                f"about {math.ceil(needed)} bytes. Allow as much, or less overlap=."
-            )
+        if tile is None and memory is not None:
+            needed = max(math.prod(part.shape) for _, part in parts) * each
+            if needed > memory:
+                raise ValueError(
+                    f"memory={memory} is too little for tiles as large as their overlap, {reach}: that takes "
+                    f"about {math.ceil(needed)} bytes. Allow as much, or less overlap=."
+                )
         return parts
 
     def solve(self, images: slice, tile: Tile) -> tuple[Tensor | None, Tensor]:
         """Labels ``(*batch, *core)`` and probabilities ``(*batch, *core, L)`` of a tile.
 
-        No labels where they are those of the largest probabilities.
+        The labels are None if they are the argmax of the probabilities.
         """
-        dims = len(self.grid)
-        keep, ignore, scribbles = (
-            None if one is None else one.read(dtype, images, tile.window, self.scores.device).flatten(-dims)
-            for one, dtype in (
-                (self.keep, torch.bool),
-                (self.ignore, torch.bool),
-                (self.scribbles, torch.int64),
-            )
-        )
-        free = keep is None and ignore is None and scribbles is None
-        unary = self.scores.unary(images, tile.window, self.grid) if free else None
+        scores, shape, inner, origin = self.scores, tile.shape, tile.inner, tile.origin
+        known = None if self.masks is None else self.masks.read(images, tile.window, scores.device)
+        ignore = None if known is None else known.ignore
+        unary = scores.unary(images, tile.window, self.grid) if known is None else None
         finite = unary is not None
         if unary is None:
-            # The logits are not held on to: they are as large as all that follows.
-            unary = unary_from_logits(
-                constrained(self.scores.logits(images, tile.window, self.grid, ignore), keep, scribbles)
-            )
-        if ignore is not None and bool(ignore.unflatten(-1, tile.shape)[(..., *tile.inner)].all()):
-            labels, x = alone(unary)
+            # The logits are freed early: they are as large as every array that follows.
+            logits = scores.logits(images, tile.window, self.grid, ignore)
+            logits = logits if known is None else known.constrain(logits)
+            unary = unary_from_logits(logits)
+            del logits
+        if ignore is not None and bool(ignore.unflatten(-1, shape)[(..., *inner)].all()):
+            labels, x = None, softmax(unary, -1.0)
         else:
-            values = self._image(images, tile.window)
+            values = self._values(images, tile.window)
             if ignore is not None:
                 values = without(values, ignore)
-            operators = [_operator(kernel, values, tile, ignore) for kernel in self.kernels]
-            weights = [kernel.weight for kernel in self.kernels]
-            labels, x = self.inference(operators, weights, unary, ignore, finite)
+            domain = Domain(values, shape, origin, ignore=ignore)
+            labels, x = self.inference(self.kernels, domain, unary, finite=finite)
         return (
-            None if labels is None else labels.unflatten(-1, tile.shape)[(..., *tile.inner)],
-            x.unflatten(-2, tile.shape)[(..., *tile.inner, slice(None))],
+            None if labels is None else labels.unflatten(-1, shape)[(..., *inner)],
+            x.unflatten(-2, shape)[(..., *inner, slice(None))],
         )
 
-    def _image(self, images: slice, window: Window) -> Tensor:
-        """``(*batch, n, channels)``."""
+    def _values(self, images: slice, window: Window) -> Tensor:
+        """The values of the image, ``(*batch, n, channels)``."""
+        dtype, device = self.scores.dtype, self.scores.device
         same = self.grid == self.image.grid
         source = window if same else needed(window, self.grid, self.image.grid)
-        where = self.scores.dtype, images, source, self.scores.device
-        if same and (planes := self.image.read_channels_first(*where)) is not None:
+        if same and (planes := self.image.read_channels_first(dtype, images, source, device)) is not None:
             return planes.mT
-        values = self.image.read(*where)
+        values = self.image.read(dtype, images, source, device)
         if self.image.channels is None:
             values = values.unsqueeze(-1)
         if not same:
@@ -284,19 +321,30 @@ class Problem:
         return values.flatten(-len(self.grid) - 1, -2)
 
 
-def _operator(kernel: Kernel, values: Tensor, tile: Tile, ignore: Tensor | None) -> Operator:
-    """The operator of a kernel for a window of an image, ``(*batch, n, channels)``."""
-    normalization = getattr(kernel, "normalization", None)
-    if ignore is not None and normalization is not None:
-        kernel = replace(kernel, normalization="none")  # type: ignore[type-var]
-    image = values.mT.unflatten(-1, tile.shape)
-    if isinstance(kernel, Gaussian):
-        K = kernel.operator(values)
-    elif isinstance(kernel, Bilateral | Spatial):
-        K = kernel.operator(image, spatial_dims=len(tile.shape), origin=tile.origin)
-    else:
-        K = kernel.operator(image)
-    return K if ignore is None else restricted(K, ignore, normalization)
+def without(values: Tensor, ignore: Tensor) -> Tensor:
+    """Values ``(*batch, n, channels)``, with the mean of the rest in place of ignored ones."""
+    out = ignore.unsqueeze(-1)
+    mean = values.masked_fill(out, 0.0).sum(-2, keepdim=True) / (~out).sum(-2, keepdim=True).clamp(min=1)
+    return torch.where(out, mean, values)
+
+
+def _check_image(image: Located, kernels: Sequence[Kernel]) -> None:
+    """Refuse an image that the kernels do not take; warn of units that differ from the bandwidths'."""
+    found, shape = kind(image.array), tuple(image.array.shape)
+    if found not in "if":
+        raise TypeError(
+            f"image has dtype {image.array.dtype}; expected whole or floating-point numbers: convert it "
+            "first."
+        )
+
+    def sample() -> Tensor:
+        every = max(1, image.grid[0] // _ROWS)
+        window = (slice(0, image.grid[0], every), *image.whole[1:])
+        return image.part(torch.float64, slice(0, 1), window)
+
+    axes, channels = len(image.grid), image.channels or 1
+    for kernel in kernels:
+        kernel.check_values(sample, found, "image", shape, axes, channels)
 
 
 def _spatial_dims(
@@ -306,14 +354,15 @@ def _spatial_dims(
         if isinstance(given, bool) or int(given) != given or given < 1:
             raise ValueError(f"spatial_dims={given!r}; expected a whole number of at least 1.")
         return int(given)
-    for one in (spacing, *(getattr(kernel, "xy", None) for kernel in kernels)):
+    scales = [kernel.bandwidths().get("xy") for kernel in kernels]
+    for one in (spacing, *scales):
         if one is not None and np.ndim(one) == 1:
             return len(one)  # type: ignore[arg-type]
     axes = len(as_array(probabilities, "probabilities").shape)
     return 3 if axes == (4 if from_labels else 5) else 2
 
 
-def _common_grid(image: Stored, scores: Stored, resize: str | None) -> tuple[int, ...]:
+def _common_grid(image: Located, scores: Located, resize: str | None) -> tuple[int, ...]:
     if resize not in (None, "scores", "image"):
         raise ValueError(f"resize={resize!r} is not known; expected 'scores', 'image' or None.")
     check_batch(image, scores)
@@ -327,37 +376,39 @@ def _common_grid(image: Stored, scores: Stored, resize: str | None) -> tuple[int
     return scores.grid if resize == "image" else image.grid
 
 
-def _in_pixels(kernel: Kernel, spacing: float | Sequence[float] | None, dims: int) -> Kernel:
+def _in_pixels(kernel: Kernel, spacing: float | Sequence[float], dims: int) -> Kernel:
     """A kernel whose position bandwidths are in pixels instead of units of the spacing."""
-    if spacing is None or not hasattr(kernel, "xy"):
+    xy = kernel.bandwidths().get("xy")
+    if xy is None:
         return kernel
     steps = bandwidths(spacing, dims, "spacing")
-    scales = bandwidths(kernel.xy, dims, "xy")  # type: ignore[attr-defined]
-    return replace(kernel, xy=tuple(s / step for s, step in zip(scales, steps, strict=True)))  # type: ignore
+    scales = zip(bandwidths(xy, dims, "xy"), steps, strict=True)
+    return kernel.with_bandwidths({"xy": tuple(s / step for s, step in scales)})
 
 
 def _reach(kernels: Sequence[Kernel], dims: int) -> tuple[int, ...]:
     """How far windows should reach beyond their tiles, in pixels per axis."""
-    if not all(hasattr(kernel, "xy") for kernel in kernels):
+    each = [kernel.bandwidths().get("xy") for kernel in kernels]
+    if any(xy is None for xy in each):
         raise ValueError(
             "a kernel without position bandwidths reaches over the whole image, of which a tile sees a part; "
             "set how far tiles overlap (overlap=), or solve the image at once (tile=False)."
         )
-    scales = [bandwidths(kernel.xy, dims, "xy") for kernel in kernels]  # type: ignore[attr-defined]
+    scales = [bandwidths(xy, dims, "xy") for xy in each if xy is not None]
     return tuple(math.ceil(OVERLAP * max(along)) for along in zip(*scales, strict=True))
 
 
 def _answers(
     out: Any, scores: Scores, grid: Sequence[int], channel_axis: int | None, both: bool
-) -> tuple[Stored, Stored | None]:
-    """Where labels and probabilities go: into arrays of the user's, or into new ones."""
-    stored = scores.stored
+) -> tuple[Located, Located | None]:
+    """Arrays to which labels and probabilities are written: the user's, or new ones."""
+    like = scores.located
     if both and out is not None and not (isinstance(out, tuple | list) and len(out) == 2):
         raise TypeError(
             "out is one array; expected a pair with return_probabilities: (labels, probabilities)."
         )
     given = (None, None) if out is None else out if both else (out, None)
-    labels = answer(given[0], "out", stored, grid, None, 0, torch.int64 if stored.is_torch else np.int64)
+    labels = answer(given[0], "out", like, grid, None, 0, torch.int64 if like.is_torch else np.int64)
     if kind(labels.array) != "i" or largest(labels.array.dtype) < scores.num_labels - 1:
         raise TypeError(
             f"out has dtype {labels.array.dtype}; expected integers that hold labels to "
@@ -365,10 +416,10 @@ def _answers(
         )
     if not both:
         return labels, None
-    at = stored.channel_axis
+    at = like.channel_axis
     if at is None:
-        at = -len(grid) - 1 if stored.is_torch else -1 if channel_axis is None else channel_axis
-    likely = answer(given[1], "out[1]", stored, grid, scores.given_channels, at, scores.given_dtype)
+        at = -len(grid) - 1 if like.is_torch else -1 if channel_axis is None else channel_axis
+    likely = answer(given[1], "out[1]", like, grid, scores.given_channels, at, scores.given_dtype)
     if kind(likely.array) != "f":
         raise TypeError(f"out[1] has dtype {likely.array.dtype}; expected floating point for probabilities.")
     return labels, likely

@@ -41,7 +41,7 @@ NONE = np.full((9, 13), -1)
 
 REFUSED = {
     # sizes and layouts
-    "sizes": ((IMAGE, P[::2, ::2]), {}, "9 x 13 and 5 x 7; expected the same. Pass resize='scores'"),
+    "sizes": ((IMAGE, P[::2, ::2]), {}, "9 x 13 and 5 x 7; expected the same grid. Pass resize='scores'"),
     "channels first": ((first(IMAGE), first(P)), {}, "channels seem to come first: pass channel_axis=0"),
     "image first": (
         (first(IMAGE), P),

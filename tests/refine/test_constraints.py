@@ -101,10 +101,8 @@ def test_ignored_pixels_may_be_anything():
 
 def test_tiles_without_pixels_that_take_part_cost_nothing(monkeypatch):
     seen = []
-    operator = Bilateral.operator
-    monkeypatch.setattr(
-        Bilateral, "operator", lambda self, *a, **k: seen.append(k["origin"]) or operator(self, *a, **k)
-    )
+    on = Bilateral.on
+    monkeypatch.setattr(Bilateral, "on", lambda self, d: seen.append(d.origin) or on(self, d))
     ignore = np.zeros((12, 14), bool)
     ignore[:, 7:] = True
     scribbles = np.full((12, 14), -1)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from refine_scenes import KERNELS, photograph, probabilities
 
 import fwcrf
-from fwcrf.inputs.tiles import cover, fitted, plan
+from fwcrf.inputs.tiles import cover, fitted, plan_tiles
 from fwcrf.kernels import Bilateral, Gaussian, Spatial
 
 
@@ -58,16 +58,16 @@ def test_fitted_tiles_keep_to_the_bound_or_are_as_small_as_is_reasonable(drawn, 
 def test_a_batch_is_split_before_an_image_is_cut():
     settings = dict(tile=None, overlap=(2, 2), bytes_per_pixel=1.0)
     whole = (slice(0, 10), slice(0, 10))
-    parts = plan((10, 10), 5, memory=250, **settings)
+    parts = plan_tiles((10, 10), 5, memory=250, **settings)
     assert [(images.start, images.stop) for images, _ in parts] == [(0, 2), (2, 4), (4, 5)]
     assert all(t.window == whole for _, t in parts)
-    parts = plan((10, 10), 2, memory=70, **settings)
+    parts = plan_tiles((10, 10), 2, memory=70, **settings)
     assert len(parts) > 2 and all(np.prod(t.shape) <= 70 for _, t in parts)
     assert {(images.start, images.stop) for images, _ in parts} == {(0, 1), (1, 2)}
 
 
 def test_windows_of_a_huge_image_are_within_the_bound():
-    parts = plan((30000, 30000), 1, tile=None, overlap=(240, 240), memory=2**30, bytes_per_pixel=600.0)
+    parts = plan_tiles((30000, 30000), 1, tile=None, overlap=(240, 240), memory=2**30, bytes_per_pixel=600.0)
     assert max(np.prod(t.shape) for _, t in parts) * 600 <= 2**30
     assert len(parts) < 1500
     assert sum(np.prod(t.shape) for _, t in parts) < 2.5 * 30000**2
@@ -173,8 +173,8 @@ def watch(K):
         highest = max(highest, anonymous("RssAnon"))
         return answer
     return call
-from fwcrf.pairwise import Sum
-Sum.__call__, Sum.plus, Sum.moved = watch(Sum.__call__), watch(Sum.plus), watch(Sum.moved)
+from fwcrf.engine.model import Model
+Model.apply, Model.run = watch(Model.apply), watch(Model.run)
 fwcrf.refine(image, p, kernels=kernels, num_steps=2, memory=int(sys.argv[2]), out=out,
              progress=lambda k, n: parts.append(n))
 print(json.dumps([highest - before, parts[0], int(out.max())]))

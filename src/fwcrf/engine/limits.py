@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fwcrf import _core
-from fwcrf.compatibility import Compatibility, Potts
+from fwcrf.compatibility import Compatibility
 from fwcrf.engine.update import DERIVATIVE, Update
 from fwcrf.kernels.lattice import Lattice
 from fwcrf.kernels.operator import Operator, Shifted
@@ -25,6 +25,7 @@ Terms = Sequence[tuple[Operator, Compatibility]]
 MODELS = {torch.float32: _core.ModelF32, torch.float64: _core.ModelF64}
 MAX_TERMS = 8
 MAX_AXES = 8
+_METHODS: dict[type[Operator], str] = {Lattice: "lattice", Separable: "separable"}
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,12 @@ def refuse_task(task: Task) -> Refusal | None:
     return None
 
 
-def refuse_method(method: str) -> Refusal | None:
-    """A refusal of a kernel's method; None if the engine takes such kernels."""
-    if method in ("lattice", "separable"):
-        return None
-    return Refusal(f"a kernel with method={method!r} is applied outside the engine")
+def refuse_methods(methods: Sequence[str]) -> Refusal | None:
+    """A refusal of the methods of kernels; None if the engine takes all of them."""
+    if not 1 <= len(methods) <= MAX_TERMS:
+        return Refusal(f"{len(methods)} kernels; the engine takes 1 to {MAX_TERMS}")
+    outside = [method for method in methods if method not in ("lattice", "separable")]
+    return Refusal(f"kernels with method={outside[0]!r} are applied outside the engine") if outside else None
 
 
 class Part(NamedTuple):
@@ -95,9 +97,8 @@ def refuse_parts(parts: Sequence[Part]) -> Refusal | None:
     """A refusal of the kernels of a model; None if the engine takes them all."""
     if torch.compiler.is_compiling():
         return Refusal("torch is tracing the code")
-    if not 1 <= len(parts) <= MAX_TERMS:
-        return Refusal(f"{len(parts)} kernels; the engine takes 1 to {MAX_TERMS}")
-    if refusal := next(filter(None, map(_refuse_part, parts)), None):
+    methods = [_METHODS.get(type(p.kernel), type(p.kernel).__name__.lower()) for p in parts]
+    if refusal := refuse_methods(methods) or next(filter(None, map(_refuse_part, parts)), None):
         return refusal
     if len({p.example.dtype for p in parts}) > 1 or parts[0].example.dtype not in MODELS:
         return Refusal("the kernels have different dtypes; the engine takes float32 or float64 for all")
@@ -122,11 +123,6 @@ def refuse_arrays(batch: torch.Size, dtype: torch.dtype, x: Tensor, unary: Tenso
     return Refusal("the arrays are empty") if x.numel() == 0 else None
 
 
-def is_number(compat: Compatibility) -> bool:
-    """True for Potts with one weight for all labels."""
-    return isinstance(compat, Potts) and compat.weight.dim() == 0
-
-
 def _refuse_part(part: Part) -> Refusal | None:
     K, shift = part.kernel, part.shift
     if isinstance(K, Lattice):
@@ -136,7 +132,7 @@ def _refuse_part(part: Part) -> Refusal | None:
         tables = (*K.taps, *(K.left or ()), *(K.right or ()), shift)
         known = len(K.shape) <= MAX_AXES
     else:
-        return refuse_method(type(K).__name__.lower())
+        raise TypeError(f"{type(K).__name__} has passed refuse_methods")
     if not part.example.is_cpu:
         return Refusal(f"the kernels are on {part.example.device}; the engine runs on the CPU")
     if not known:

@@ -15,13 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fwcrf.compatibility import Potts
+from fwcrf.compatibility import Compatibility, Potts
 from fwcrf.engine.limits import (
     MODELS,
     Refusal,
     Task,
     Terms,
-    is_number,
     part,
     refuse_arrays,
     refuse_parts,
@@ -65,7 +64,7 @@ class Model:
                 _add_grid(native, p.kernel, p.shift)
         batches = {p.batch_shape for p in parts} - {torch.Size()}
         symmetric = all(_is_symmetric(p.kernel) for p in parts)
-        potts = all(is_number(compat) for _, compat in terms)
+        potts = all(_is_number(compat) for _, compat in terms)
         return Model(terms, native, n, batches.pop() if batches else torch.Size(), dtype, symmetric, potts)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -122,7 +121,7 @@ class Model:
     def _weights(self, x: Tensor) -> list[Tensor]:
         """The weight of each Potts term as a number, and of every other term its matrix."""
         labels = x.shape[-1]
-        return [(c.weight if is_number(c) else c.matrix(labels)).to(x) for _, c in self.terms]  # type: ignore
+        return [(c.weight if _is_number(c) else c.matrix(labels)).to(x) for _, c in self.terms]  # type: ignore
 
     def applied(self, x: Tensor, unary: Tensor | None, weights: Sequence[Tensor]) -> Tensor:
         """P x + u with these weights, without gradients."""
@@ -304,6 +303,11 @@ def _first_dual(x: Tensor, updates: Sequence[Update]) -> Tensor:
     if any(u.dual == Dual.LOGITS for u in updates):
         return torch.log(x, out=w).clamp_(min=math.log(torch.finfo(x.dtype).tiny))
     return w.zero_()
+
+
+def _is_number(compat: Compatibility) -> bool:
+    """True for Potts with one weight for all labels."""
+    return isinstance(compat, Potts) and compat.weight.dim() == 0
 
 
 def _is_symmetric(K: Operator) -> bool:

@@ -1,8 +1,8 @@
-"""Arrays as users have them, in memory or on disk, read window by window.
+"""Arrays of users, in memory or on disk, read window by window.
 
 A torch tensor is ``(channels, *grid)`` or ``(batch, channels, *grid)``. Everything else follows numpy:
-``(*grid, channels)`` or ``(batch, *grid, channels)``, with the channels at ``channel_axis``. What has a
-shape, a dtype and slices (a memory map, a Zarr array, an HDF5 dataset) is never read as a whole.
+``(*grid, channels)`` or ``(batch, *grid, channels)``, with the channels at ``channel_axis``. An object
+with a shape, a dtype and slices (a memory map, a Zarr array, an HDF5 dataset) is never read as a whole.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ _NUMPY = {torch.float32: np.float32, torch.float64: np.float64, torch.int64: np.
 
 
 @dataclass(frozen=True, eq=False)
-class Stored:
+class Located:
     """An array and the numbers of its axes."""
 
     array: Any
@@ -64,10 +64,20 @@ class Stored:
             return transposed(found.flatten(-dims)).unflatten(-2, found.shape[-dims:])
         return found.permute(self._order)
 
+    def flat(self) -> Tensor:
+        """The whole array, ``(*batch, n, channels)``, attached to the graph of a tensor."""
+        array = self.array
+        if not isinstance(array, Tensor):
+            # A copy settles read-only memory, foreign byte order and negative strides.
+            array = torch.from_numpy(np.array(array, dtype=array.dtype.newbyteorder("="), order="C"))
+        if self.channel_axis is None:
+            return array.flatten(-len(self.grid_axes)).unsqueeze(-1)
+        return array.permute(self._order).flatten(-len(self.grid_axes) - 1, -2)
+
     def read_channels_first(
         self, dtype: torch.dtype, images: slice, window: Window, device: torch.device | None = None
     ) -> Tensor | None:
-        """A part, ``(*batch, channels, pixels)``, if that is how it is stored."""
+        """A part, ``(*batch, channels, pixels)``, or None if the array has another layout."""
         if not self._channels_first:
             return None
         return self.part(dtype, images, window, device).flatten(-len(self.grid_axes))
@@ -75,7 +85,7 @@ class Stored:
     def part(
         self, dtype: torch.dtype, images: slice, window: Window, device: torch.device | None = None
     ) -> Tensor:
-        """A part as it is stored."""
+        """A part in the layout of the array."""
         found = self.array[self._index(images, window)]
         if not isinstance(found, Tensor):
             # A copy settles read-only memory, foreign byte order and negative strides.
@@ -86,12 +96,12 @@ class Stored:
             return empty(found.shape, dtype).copy_(found)
         return found.to(device, dtype)
 
-    def write_with_largest(self, images: slice, window: Window, values: Tensor, largest: Stored) -> bool:
-        """Also the channels of the largest values, in one pass; False where that cannot be."""
-        if not (self.is_torch and largest.is_torch and self._channels_first):
+    def write_with_argmax(self, images: slice, window: Window, values: Tensor, labels: Located) -> bool:
+        """Write the values, and their argmax to ``labels``, in one pass; False if that is not possible."""
+        if not (self.is_torch and labels.is_torch and self._channels_first):
             return False
         dims = len(self.grid_axes)
-        part, found = (one.array[one._index(images, window)] for one in (self, largest))
+        part, found = (one.array[one._index(images, window)] for one in (self, labels))
         if not (part.is_contiguous() and found.is_contiguous()):
             return False
         return put_transposed_and_argmax(
@@ -99,7 +109,7 @@ class Stored:
         )
 
     def write(self, images: slice, window: Window, values: Tensor) -> None:
-        """What ``read`` would then give."""
+        """Write values ``(*batch, *window, channels)`` to a part: the inverse of ``read``."""
         part = self.array[self._index(images, window)] if self.is_torch and self._channels_first else None
         if part is not None and part.is_contiguous():
             dims = len(self.grid_axes)
@@ -110,7 +120,7 @@ class Stored:
 
     @property
     def _channels_first(self) -> bool:
-        """Whether they come right before the grid."""
+        """True if the channels come right before the grid."""
         return self.channel_axis is not None and self._order[:-1] == [
             a for a in range(len(self.array.shape)) if a != len(self.array.shape) - len(self.grid_axes) - 1
         ]
@@ -129,25 +139,26 @@ class Stored:
         return tuple(index)
 
 
-def located(
+def locate(
     value: Any,
     name: str,
     spatial_dims: int,
     channel_axis: int | None = -1,
     *,
-    channels: bool = True,
+    channels: bool | Literal["required"] = True,
     alike: bool = False,
-) -> Stored:
-    """Where the axes of an array are.
+) -> Located:
+    """An array with the numbers of its axes: the one reader of layouts.
 
-    An array with no more axes than the grid has no channels; nor has any with ``channels=False``, which is
-    for masks and label maps. ``alike`` is for torch tensors that are laid out as in numpy.
+    An array with no more axes than the grid has no channels, unless ``channels`` are ``"required"``; a mask
+    or a label map, with ``channels=False``, never has any. ``alike`` is for torch tensors in numpy's layout.
     """
     array = as_array(value, name)
     shape = tuple(array.shape)
     extra = len(shape) - spatial_dims
     torch_layout = isinstance(array, Tensor) and not alike
-    no_channels = not channels or extra == 0 or (channel_axis is None and not torch_layout)
+    absent = channel_axis is None and not torch_layout
+    no_channels = not channels or absent or (extra == 0 and channels != "required")
     if extra not in ((0, 1) if no_channels else (1, 2)):
         raise ValueError(
             f"{name} has shape {shape}; expected {_layouts(torch_layout, not no_channels)} with "
@@ -164,12 +175,41 @@ def located(
             raise ValueError(f"channel_axis={at} with {name} of shape {shape}; expected one of its axes.")
         where = axes.pop(at)
     first = axes.pop(0) if len(axes) > spatial_dims else None
-    return Stored(array, name, tuple(axes), where, first)
+    return Located(array, name, tuple(axes), where, first)
+
+
+def scores_flat(scores: Tensor, num_labels: int, spatial_dims: int, name: str) -> Tensor:
+    """Scores ``(*batch, L, *grid)`` of a network as ``(*batch, L, n)``, in float32 or float64.
+
+    >>> scores_flat(torch.zeros(2, 3, 4, 5), num_labels=3, spatial_dims=2, name="logits").shape
+    torch.Size([2, 3, 20])
+    """
+    found = locate(scores, name, spatial_dims, channels="required")
+    if not scores.is_floating_point():
+        raise TypeError(f"{name} has dtype {scores.dtype}; expected floating point: convert with .float().")
+    if found.channels != num_labels:
+        raise ValueError(
+            f"{name} has shape {tuple(scores.shape)}, {found.channels} labels; expected {num_labels} "
+            "on the axis before the grid. num_labels= must be their number."
+        )
+    return (scores if scores.dtype == torch.float64 else scores.float()).flatten(-spatial_dims)
+
+
+def check_same_grid(image: Tensor, scores: Tensor, spatial_dims: int, name: str) -> None:
+    """Refuse tensors of an image and of scores that do not belong together."""
+    for called, value in (("image", image), (name, scores)):
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{called} is a {type(value).__name__}; expected a torch tensor.")
+    pair = [locate(t, n, spatial_dims, channels="required") for t, n in ((image, "image"), (scores, name))]
+    check_grid(pair[0], pair[1], f"Resize one of them, for example the {name}.")
+    check_batch(pair[0], pair[1])
+    if image.device != scores.device:
+        raise ValueError(f"image is on {image.device} and {name} on {scores.device}; move one of them.")
 
 
 def answer(
-    array: Any, name: str, like: Stored, grid: Sequence[int], channels: int | None, at: int, dtype: Any
-) -> Stored:
+    array: Any, name: str, like: Located, grid: Sequence[int], channels: int | None, at: int, dtype: Any
+) -> Located:
     """An array to write to, the user's or if None a new one, of the type and device of ``like``.
 
     It has the batch of ``like``, the grid, and channels, if any, at axis ``at``.
@@ -186,7 +226,7 @@ def answer(
         raise ValueError(
             f"{name} has shape {getattr(array, 'shape', None)}; expected {tuple(shape)}, that of the answer."
         )
-    return Stored(
+    return Located(
         array,
         name,
         tuple(a for a, axis in enumerate(axes) if axis == "grid"),
@@ -195,7 +235,7 @@ def answer(
     )
 
 
-def _new(shape: Sequence[int], dtype: Any, like: Stored) -> Any:
+def _new(shape: Sequence[int], dtype: Any, like: Located) -> Any:
     if not like.is_torch:
         return np.empty(shape, dtype=dtype)
     device = like.array.device
@@ -236,17 +276,17 @@ def largest(dtype: Any) -> int:
     return int(torch.iinfo(dtype).max if isinstance(dtype, torch.dtype) else np.iinfo(dtype).max)
 
 
-def check_grid(image: Stored, scores: Stored, remedy: str) -> None:
+def check_grid(image: Located, scores: Located, remedy: str) -> None:
     """Refuse an image and scores of different grids, and say what is the likely cause."""
     if image.grid != scores.grid:
         raise ValueError(
             f"image has shape {tuple(image.array.shape)} and {scores.name} {tuple(scores.array.shape)}: "
-            f"grids of {_by(image.grid)} and {_by(scores.grid)}; expected the same. "
+            f"grids of {_by(image.grid)} and {_by(scores.grid)}; expected the same grid. "
             f"{_cause(image, scores) or remedy}"
         )
 
 
-def check_batch(one: Stored, scores: Stored) -> None:
+def check_batch(one: Located, scores: Located) -> None:
     """Refuse another batch than that of the scores."""
     if one.batch is not None and one.batch != scores.batch:
         of = "none" if scores.batch is None else f"one of {scores.batch}"
@@ -257,7 +297,7 @@ def check_batch(one: Stored, scores: Stored) -> None:
         )
 
 
-def extremes(stored: Stored, chosen: Callable[[Tensor], Tensor] = lambda t: t) -> tuple[int, int]:
+def extremes(stored: Located, chosen: Callable[[Tensor], Tensor] = lambda t: t) -> tuple[int, int]:
     """The least and the largest of integers, reading some rows at a time."""
     rows = max(1, (1 << 24) // max(1, math.prod(stored.grid[1:])))
     low, high = [], []
@@ -283,7 +323,7 @@ def _layouts(torch_layout: bool, channels: bool) -> str:
     return "(*grid, channels) or (batch, *grid, channels)"
 
 
-def _cause(image: Stored, scores: Stored) -> str | None:
+def _cause(image: Located, scores: Located) -> str | None:
     """Why the grids differ, if it can be seen from the shapes."""
     if image.channel_axis is not None and tuple(image.array.shape) == (scores.batch, *scores.grid):
         return "The image seems to have no channel axis: pass channel_axis=None."
@@ -302,16 +342,16 @@ def _cause(image: Stored, scores: Stored) -> str | None:
     return None
 
 
-def _with_channels_elsewhere(stored: Stored) -> Stored | None:
+def _with_channels_elsewhere(stored: Located) -> Located | None:
     """The array with its channels at the other end of the grid."""
     if stored.channel_axis is None:
         return None
     axes = sorted((*stored.grid_axes, stored.channel_axis))
     other = axes.pop(-1 if stored.channel_axis == axes[0] else 0)
-    return Stored(stored.array, stored.name, tuple(axes), other, stored.batch_axis)
+    return Located(stored.array, stored.name, tuple(axes), other, stored.batch_axis)
 
 
-def _move(stored: Stored) -> str:
+def _move(stored: Located) -> str:
     moved = _with_channels_elsewhere(stored)
     assert moved is not None
     if stored.is_torch:
@@ -319,6 +359,6 @@ def _move(stored: Stored) -> str:
     return f"np.moveaxis({stored.name}, {moved.channel_axis}, {stored.channel_axis})"
 
 
-def _swap(stored: Stored) -> str:
+def _swap(stored: Located) -> str:
     first, last = stored.grid_axes[0], stored.grid_axes[-1]
     return f"{stored.name}.swapaxes({first}, {last})"

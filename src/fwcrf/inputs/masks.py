@@ -1,63 +1,86 @@
-"""What is known about single pixels: labels that are certain, pixels that take no part."""
+"""Facts about single pixels: labels that are certain, and pixels that take no part."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fwcrf.inputs.arrays import Stored, check_batch, kind, located
+from fwcrf.inputs.arrays import Located, Window, check_batch, kind, locate
 from fwcrf.inputs.scores import Scores
 
 
-def read_mask(value: Any, name: str, scores: Scores, grid: Sequence[int]) -> Stored | None:
-    """A mask ``(*batch, *grid)``: booleans, or integers that are true if not 0."""
+class Masks(NamedTuple):
+    """Masks and scribbles of a user, ``(*batch, *grid)``, each or None."""
+
+    keep: Located | None
+    ignore: Located | None
+    scribbles: Located | None
+
+    def read(self, images: slice, window: Window, device: torch.device) -> Known:
+        """The part of some images in a window."""
+        dtypes = (torch.bool, torch.bool, torch.int64)
+        parts = (
+            None if one is None else one.read(dtype, images, window, device).flatten(-len(window))
+            for one, dtype in zip(self, dtypes, strict=True)
+        )
+        return Known(*parts)
+
+
+class Known(NamedTuple):
+    """Masks and scribbles of the pixels of a window, ``(*batch, n)``, each or None."""
+
+    keep: Tensor | None
+    ignore: Tensor | None
+    scribbles: Tensor | None
+
+    def constrain(self, logits: Tensor) -> Tensor:
+        """Logits ``(*batch, n, L)`` with +inf at certain labels: scribbled, or the best of a kept pixel.
+
+        >>> known = Known(torch.tensor([False, True]), None, torch.tensor([0, -1]))
+        >>> known.constrain(torch.tensor([[1.0, 2.0], [3.0, 0.0]]))
+        tensor([[inf, 2.],
+                [inf, 0.]])
+        """
+        certain = None if self.keep is None else torch.where(self.keep, logits.argmax(-1), -1)
+        if self.scribbles is not None:
+            _check_labels(self.scribbles, logits.shape[-1])
+            before = self.scribbles if certain is None else certain
+            certain = torch.where(self.scribbles >= 0, self.scribbles, before)
+        if certain is None:
+            return logits
+        every = torch.arange(logits.shape[-1], device=logits.device)
+        return logits.masked_fill(certain.unsqueeze(-1) == every, torch.inf)
+
+
+def read_masks(keep: Any, ignore: Any, scribbles: Any, scores: Scores, grid: Sequence[int]) -> Masks:
+    """The masks that a user passes: booleans or integers; and scribbles: labels, -1 for none."""
+    expected = "{name} has dtype {dtype}; expected booleans, one per pixel: {name} > 0.5, for example."
+    labels = "{name} has dtype {dtype}; expected integers: labels, and -1 where there is none."
+    return Masks(
+        _read(keep, "keep", "bi", expected, scores, grid),
+        _read(ignore, "ignore", "bi", expected, scores, grid),
+        _read(scribbles, "scribbles", "i", labels, scores, grid),
+    )
+
+
+def _read(
+    value: Any, name: str, kinds: str, expected: str, scores: Scores, grid: Sequence[int]
+) -> Located | None:
     if value is None:
         return None
-    stored = located(value, name, len(grid), channels=False)
-    if kind(stored.array) not in "bi":
-        raise TypeError(
-            f"{name} has dtype {stored.array.dtype}; expected booleans, one per pixel: {name} > 0.5, for "
-            "example."
+    found = locate(value, name, len(grid), channels=False)
+    if kind(found.array) not in kinds:
+        raise TypeError(expected.format(name=name, dtype=found.array.dtype))
+    if found.grid != tuple(grid):
+        raise ValueError(
+            f"{name} has shape {tuple(found.array.shape)}; expected one entry per pixel of the answer, "
+            f"{tuple(grid)}, with or without the batch before it."
         )
-    _check_beside(stored, scores, grid)
-    return stored
-
-
-def read_scribbles(value: Any, scores: Scores, grid: Sequence[int]) -> Stored | None:
-    """A map ``(*batch, *grid)`` of labels that are certain, -1 for none."""
-    if value is None:
-        return None
-    stored = located(value, "scribbles", len(grid), channels=False)
-    if kind(stored.array) != "i":
-        raise TypeError(
-            f"scribbles has dtype {stored.array.dtype}; expected integers: labels, and -1 where there is "
-            "none."
-        )
-    _check_beside(stored, scores, grid)
-    return stored
-
-
-def constrained(logits: Tensor, keep: Tensor | None, scribbles: Tensor | None) -> Tensor:
-    """Logits ``(*batch, n, L)`` with +inf where a label is certain: scribbled, or the best of a kept pixel.
-
-    >>> logits = torch.tensor([[1.0, 2.0], [3.0, 0.0]])
-    >>> constrained(logits, keep=torch.tensor([False, True]), scribbles=torch.tensor([0, -1]))
-    tensor([[inf, 2.],
-            [inf, 0.]])
-    """
-    certain = None
-    if keep is not None:
-        certain = torch.where(keep, logits.argmax(-1), -1)
-    if scribbles is not None:
-        _check_labels(scribbles, logits.shape[-1])
-        certain = scribbles if certain is None else torch.where(scribbles >= 0, scribbles, certain)
-    if certain is None:
-        return logits
-    every = torch.arange(logits.shape[-1], device=logits.device)
-    return logits.masked_fill(certain.unsqueeze(-1) == every, torch.inf)
+    check_batch(found, scores.located)
+    return found
 
 
 def _check_labels(scribbles: Tensor, num_labels: int) -> None:
@@ -68,12 +91,3 @@ def _check_labels(scribbles: Tensor, num_labels: int) -> None:
             "none. If another number means none: np.where(scribbles == 255, -1, scribbles.astype(int)), for "
             "example."
         )
-
-
-def _check_beside(stored: Stored, scores: Scores, grid: Sequence[int]) -> None:
-    if stored.grid != tuple(grid):
-        raise ValueError(
-            f"{stored.name} has shape {tuple(stored.array.shape)}; expected one entry per pixel of the "
-            f"answer, {tuple(grid)}, with or without the batch before it."
-        )
-    check_batch(stored, scores.stored)

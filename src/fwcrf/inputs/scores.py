@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwcrf.inputs.arrays import Stored, Window, extremes, kind, located
+from fwcrf.inputs.arrays import Located, Window, extremes, kind, locate
 from fwcrf.inputs.resample import needed, resample
 from fwcrf.torch_ops.layout import unary_from_scores
 from fwcrf.torch_ops.native import warn_caller
@@ -38,7 +38,7 @@ Form = Literal["probabilities", "logits", "labels"]
 class Scores:
     """Scores of pixels or points, read part by part."""
 
-    stored: Stored
+    located: Located
     form: Form
     num_labels: int
     confidence: float = CONFIDENCE
@@ -47,17 +47,17 @@ class Scores:
     @property
     def single(self) -> bool:
         """Whether one number per pixel stands for two labels."""
-        return self.form != "labels" and self.stored.channels in (None, 1)
+        return self.form != "labels" and self.located.channels in (None, 1)
 
     @property
     def dtype(self) -> torch.dtype:
         """That of the computation: float64 for float64, else float32."""
-        wide = self.form != "labels" and self.stored.array.dtype in (torch.float64, np.float64)
+        wide = self.form != "labels" and self.located.array.dtype in (torch.float64, np.float64)
         return torch.float64 if wide else torch.float32
 
     @property
     def device(self) -> torch.device:
-        return self.stored.array.device if self.stored.is_torch else torch.device("cpu")
+        return self.located.array.device if self.located.is_torch else torch.device("cpu")
 
     def logits(
         self, images: slice, window: Window, grid: Sequence[int] | None = None, ignore: Tensor | None = None
@@ -67,14 +67,14 @@ class Scores:
         The window is one of ``grid``, to which scores of another size are resampled. Where ``ignore`` is
         true, ``(*batch, n)``, scores that are none become equal ones.
         """
-        grid = self.stored.grid if grid is None else tuple(grid)
-        same = grid == self.stored.grid
-        source = window if same else needed(window, grid, self.stored.grid)
+        grid = self.located.grid if grid is None else tuple(grid)
+        same = grid == self.located.grid
+        source = window if same else needed(window, grid, self.located.grid)
         if self.form == "labels":
-            values = self._of_labels(self.stored.read(torch.int64, images, source, self.device))
+            values = self._of_labels(self.located.read(torch.int64, images, source, self.device))
         else:
-            values = self.stored.read(self.dtype, images, source, self.device)
-            if self.stored.channels is None:
+            values = self.located.read(self.dtype, images, source, self.device)
+            if self.located.channels is None:
                 values = values.unsqueeze(-1)
             if self.single:
                 other = torch.zeros_like(values) if self.form == "logits" else 1 - values
@@ -90,11 +90,11 @@ class Scores:
         if not same:
             if not torch.isfinite(values).all():
                 raise ValueError(
-                    f"{self.stored.name} has infinite values and another size than the image; expected "
+                    f"{self.located.name} has infinite values and another size than the image; expected "
                     "finite ones, of which something between can be found. Resize them to the image "
                     "beforehand."
                 )
-            values = resample(values, window, grid, self.stored.grid)
+            values = resample(values, window, grid, self.located.grid)
         if self.form == "probabilities":
             values = values.clamp(min=_LEAST).log()
         return values.flatten(-len(grid) - 1, -2).contiguous()
@@ -104,13 +104,13 @@ class Scores:
 
         None for scores that take more than that, or about which there is something to say.
         """
-        if self.form == "labels" or self.single or (grid and tuple(grid) != self.stored.grid):
-            return None
         where = self.dtype, images, window, self.device
-        values = self.stored.read_channels_first(*where)
+        if self.form == "labels" or self.single or (grid and tuple(grid) != self.located.grid):
+            return None
+        values = self.located.read_channels_first(*where)
         last = values is None
         if values is None:
-            values = self.stored.read(*where).flatten(-len(self.stored.grid) - 1, -2)
+            values = self.located.read(*where).flatten(-len(self.located.grid) - 1, -2)
         likely = self.form == "probabilities"
         unary, extent = unary_from_scores(values, labels_last=last, floor=_LEAST if likely else None)
         if extent is None or not extent.finite:
@@ -122,25 +122,25 @@ class Scores:
         return least > 0 and most < torch.inf and self._sums_to_one(low, high)
 
     def _sums_to_one(self, low: float, high: float) -> bool:
-        return max(high - 1, 1 - low) <= max(_SUM_TOLERANCE, _resolution(self.stored.array))
+        return max(high - 1, 1 - low) <= max(_SUM_TOLERANCE, _resolution(self.located.array))
 
     @property
     def given_channels(self) -> int | None:
         """How many numbers per pixel came in, None for one without an axis; for a label map, the labels."""
-        return self.num_labels if self.form == "labels" else self.stored.channels
+        return self.num_labels if self.form == "labels" else self.located.channels
 
     @property
     def given_dtype(self) -> Any:
         """The floating dtype that came in, float32 for a label map; torch's or numpy's."""
         if self.form != "labels":
-            return self.stored.array.dtype
-        return torch.float32 if self.stored.is_torch else np.float32
+            return self.located.array.dtype
+        return torch.float32 if self.located.is_torch else np.float32
 
     def given(self, x: Tensor) -> Tensor:
         """Probabilities ``(*, L)`` in the form that came in: of label 1 alone, where that is the form."""
         if not self.single:
             return x
-        return x[..., 1] if self.stored.channels is None else x[..., 1:]
+        return x[..., 1] if self.located.channels is None else x[..., 1:]
 
     def _of_labels(self, labels: Tensor) -> Tensor:
         gap = math.log(self.confidence / (1 - self.confidence))
@@ -148,7 +148,7 @@ class Scores:
         return (labels.unsqueeze(-1) == every).to(self.dtype) * gap
 
     def _checked(self, values: Tensor, ignore: Tensor | None) -> Tensor:
-        name = self.stored.name
+        name = self.located.name
         if torch.isnan(values.sum()) and torch.isnan(values).any():
             raise ValueError(
                 f"{name} has {int(torch.isnan(values).sum())} NaN entries, of {values.numel()}; expected "
@@ -199,7 +199,7 @@ class Scores:
             "sums",
             f"{name} sums to {low:.4g} ... {high:.4g} over the labels; expected 1, and is divided by that. "
             "If these are logits, pass from_logits=True; if the labels are on another axis, move them: "
-            f"{'first, or after the batch, in a torch tensor' if self.stored.is_torch else 'channel_axis='}.",
+            f"{'first, or after the batch, in a tensor' if self.located.is_torch else 'channel_axis='}.",
         )
         return values / sums.unsqueeze(-1)
 
@@ -228,7 +228,7 @@ def read_scores(
     if from_labels is None or (isinstance(from_labels, bool | np.bool_) and not from_labels):
         name = "logits" if from_logits else "probabilities"
         axis = -1 if channel_axis is None else channel_axis
-        return _read_numbers(located(value, name, spatial_dims, axis, alike=alike), from_logits, num_labels)
+        return _read_numbers(locate(value, name, spatial_dims, axis, alike=alike), from_logits, num_labels)
     if from_logits:
         raise ValueError("from_logits and from_labels are both given; expected one of them.")
     confidence = CONFIDENCE if isinstance(from_labels, bool | np.bool_) else float(from_labels)
@@ -237,40 +237,40 @@ def read_scores(
             f"from_labels={from_labels!r}; expected True, or a confidence between 0.5 (no information) and 1 "
             "(certain): the probability of the given label against any one of the others."
         )
-    stored = located(value, "the label map", spatial_dims, channels=False)
-    if kind(stored.array) not in "bi":
+    located = locate(value, "the label map", spatial_dims, channels=False)
+    if kind(located.array) not in "bi":
         raise TypeError(
-            f"the label map has dtype {stored.array.dtype}; expected integers: convert with "
-            f"{'.long()' if stored.is_torch else '.astype(int)'}, or leave from_labels out for probabilities."
+            f"the label map has dtype {located.array.dtype}; expected integers: convert with "
+            f"{'.long()' if located.is_torch else '.astype(int)'}, or omit from_labels for probabilities."
         )
-    return Scores(stored, "labels", _count_labels(stored, num_labels), confidence)
+    return Scores(located, "labels", _count_labels(located, num_labels), confidence)
 
 
-def _read_numbers(stored: Stored, from_logits: bool, num_labels: int | None) -> Scores:
-    name = stored.name
-    array = stored.array
+def _read_numbers(located: Located, from_logits: bool, num_labels: int | None) -> Scores:
+    name = located.name
+    array = located.array
     if kind(array) != "f":
         whole = "For a label map pass from_labels=True. " if kind(array) in "bi" else ""
         bytes_ = "For scores stored as bytes divide by 255. " if str(array.dtype).endswith("uint8") else ""
         raise TypeError(f"{name} has dtype {array.dtype}; expected floating point. {whole}{bytes_}".rstrip())
-    found = max(2, stored.channels or 1)
+    found = max(2, located.channels or 1)
     if num_labels is not None and num_labels != found:
         raise ValueError(
             f"{name} has shape {tuple(array.shape)}, {found} labels, and num_labels={num_labels}; expected "
-            f"as many. Labels come {'before the grid' if stored.is_torch else 'last, or at channel_axis='}."
+            f"as many. Labels come {'before the grid' if located.is_torch else 'last, or at channel_axis='}."
         )
-    return Scores(stored, "logits" if from_logits else "probabilities", found)
+    return Scores(located, "logits" if from_logits else "probabilities", found)
 
 
-def _count_labels(stored: Stored, num_labels: int | None) -> int:
-    high = extremes(stored)[1]
+def _count_labels(located: Located, num_labels: int | None) -> int:
+    high = extremes(located)[1]
     if num_labels is None and high != 255:
         return max(2, high + 1)
     if num_labels is not None and high < num_labels:
         return num_labels
     unlabelled = (
         "labels.long().masked_fill(labels == 255, -1)"
-        if stored.is_torch
+        if located.is_torch
         else "np.where(labels == 255, -1, labels.astype(int))"
     )
     expected = "fewer" if num_labels is None else f"at most {num_labels - 1}, of num_labels={num_labels}"

@@ -79,7 +79,7 @@ def _window(grid: Sequence[int], counts: Sequence[int], overlap: Sequence[int]) 
     )
 
 
-def plan(
+def plan_tiles(
     grid: Sequence[int],
     images: int,
     *,

@@ -15,13 +15,12 @@ import torch
 from torch import Tensor
 
 from fwcrf.torch_ops.exact import exact_sums
+from fwcrf.torch_ops.lattice import LEAST, MOST, fitted_scale, ratio
 
 if TYPE_CHECKING:
     from fwcrf.kernels.lattice import Lattice
 
-_COLUMNS = 2048
-# Sums of less than this, and ratios of more, tell nothing; their derivatives would be worse.
-_LEAST, _MOST = 1e-6, 8.0
+ROWS, _COLUMNS = 128, 2048
 
 
 class _Sums(NamedTuple):
@@ -33,18 +32,18 @@ class _Sums(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def _chosen(n: int, rows: int) -> tuple[Tensor, int]:
-    """The points of the rows and then those of the columns, and how many rows there are."""
+def chosen(n: int, rows: int) -> tuple[Tensor, int]:
+    """The numbers of points, rows of the sample before its columns, and the number of rows."""
     rows = min(rows, n // 2)
     columns = min(_COLUMNS, n - rows)
     every = torch.arange(rows + columns)
-    chosen = every * n // (rows + columns)
+    points = every * n // (rows + columns)
     is_row = every * rows % (rows + columns) < rows
-    return torch.cat([chosen[is_row], chosen[~is_row]]), rows
+    return torch.cat([points[is_row], points[~is_row]]), rows
 
 
 def _sample(features: Tensor, lattice: Lattice, rows: int, place: float = 0.0) -> _Sums:
-    points, rows = _chosen(features.shape[-2], rows)
+    points, rows = chosen(features.shape[-2], rows)
     points = points.to(features.device)
     if (found := lattice._sampled_sums(features, points, rows, place)) is None:
         given = features.index_select(-2, points)
@@ -59,7 +58,7 @@ def _sample(features: Tensor, lattice: Lattice, rows: int, place: float = 0.0) -
 
 
 def scale(
-    features: Tensor, lattice: Lattice, fallback: float, *, place: float = 0.0, rows: int = 128
+    features: Tensor, lattice: Lattice, fallback: float, *, place: float = 0.0, rows: int = ROWS
 ) -> Tensor:
     """The factor that best fits the row sums of the sample, one per image: ``(*batch, 1)``.
 
@@ -69,9 +68,7 @@ def scale(
     if features.shape[-2] < 2:
         return features.new_full((*features.shape[:-2], 1), fallback)
     _, exact, own = _sample(features, lattice, rows, place)
-    # Far-apart points meet only in the tails of the kernel, where the ratio means nothing.
-    fitted = _ratio((own * exact).sum(-1, keepdim=True), own.square().sum(-1, keepdim=True), fallback)
-    return fitted.clamp(fallback / _MOST, fallback * _MOST).to(features.dtype)
+    return fitted_scale(exact, own, fallback, features.dtype)
 
 
 def row_factor(features: Tensor, lattice: Lattice, *, rows: int = 256) -> Tensor:
@@ -87,12 +84,7 @@ def row_factor(features: Tensor, lattice: Lattice, *, rows: int = 256) -> Tensor
     sums[..., row, 1] = own.to(sums)
     near = lattice.apply(sums).clamp(min=0)
     # Points that no sampled point is near keep the mean ratio.
-    mean = _ratio(exact.sum(-1, keepdim=True), own.sum(-1, keepdim=True), 1.0)
-    mean = mean.clamp(1 / _MOST, _MOST).to(sums)
-    prior = (0.3 * own.mean(-1, keepdim=True)).clamp(min=_LEAST).to(sums)
-    return ((near[..., 0] + mean * prior) / (near[..., 1] + prior)).clamp(1 / _MOST, _MOST).sqrt()
-
-
-def _ratio(over: Tensor, under: Tensor, fallback: float) -> Tensor:
-    known = under > _LEAST
-    return torch.where(known, over / torch.where(known, under, 1.0), fallback)
+    mean = ratio(exact.sum(-1, keepdim=True), own.sum(-1, keepdim=True), 1.0)
+    mean = mean.clamp(1 / MOST, MOST).to(sums)
+    prior = (0.3 * own.mean(-1, keepdim=True)).clamp(min=LEAST).to(sums)
+    return ((near[..., 0] + mean * prior) / (near[..., 1] + prior)).clamp(1 / MOST, MOST).sqrt()

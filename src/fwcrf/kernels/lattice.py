@@ -58,9 +58,8 @@ class Lattice(Operator):
     identity: float = 0.0
     blur: BlurOrder = "symmetric"
     engine: Engine = "native"
-    _minus: list[Tensor] = field(
-        default_factory=list, repr=False
-    )  # what takes away its own diagonal, once known
+    # Minus the diagonal of S (B + beta I) S', filled on first use.
+    _minus: list[Tensor] = field(default_factory=list, repr=False)
 
     @staticmethod
     def build(
@@ -97,21 +96,31 @@ class Lattice(Operator):
         features: Tensor, blur: BlurOrder = "symmetric", engine: Engine | None = None
     ) -> tuple[Lattice, Tensor]:
         """The plain lattice, and the factor ``(*batch, 1)`` that its kernel has to have once it is placed."""
-        check_features(features)
+        d = _check_features(features)
         engine = engine or ("native" if features.is_cpu else "torch")
-        shape = lattice_shape(features.shape[-1])
-        lattice = Lattice.uncalibrated(features, blur=blur, engine=engine, identity=shape.identity)
-        return lattice, calibration.scale(features, lattice, shape.constant, place=shape.place)
+        shape = lattice_shape(d)
+        lattice = Lattice._plain(features, blur, engine, shape.identity)
+        n, sums = features.shape[-2], None
+        if n > 1:
+            sums = lattice._sampled_sums(features, *calibration.chosen(n, calibration.ROWS), shape.place)
+        if sums is None:
+            return lattice, calibration.scale(features, lattice, shape.constant, place=shape.place)
+        return lattice, ops.fitted_scale(*sums, shape.constant, features.dtype)
 
     @staticmethod
     def uncalibrated(
         features: Tensor, *, blur: BlurOrder = "symmetric", engine: Engine = "native", identity: float = 0.0
     ) -> Lattice:
         """The plain lattice: centre weight 1 of the blur, nothing fitted to the kernel."""
-        d = _check_features(features)
+        _check_features(features)
+        return Lattice._plain(features, blur, engine, identity)
+
+    @staticmethod
+    def _plain(features: Tensor, blur: BlurOrder, engine: Engine, identity: float) -> Lattice:
         for name, value, known in (("blur", blur, ORDERS), ("engine", engine, get_args(Engine))):
             if value not in known:
                 raise ValueError(f"{name}={value!r} is not known; expected one of {', '.join(known)}.")
+        d = features.shape[-1]
         flat = features.reshape(-1, *features.shape[-2:]).contiguous()
         scale = [math.sqrt(2 / 3) * (d + 1) / math.sqrt((i + 1) * (i + 2)) for i in range(d)]
         if engine == "native":
@@ -204,7 +213,7 @@ class Lattice(Operator):
     def _sampled_sums(
         self, features: Tensor, points: Tensor, rows: int, place: float
     ) -> tuple[Tensor, Tensor] | None:
-        """Sums of some of the points over others, in one native call: see ``ops.sampled_sums``."""
+        """Sums of the first ``rows`` points over the rest, in one native call: see ``ops.sampled_sums``."""
         if self.engine != "native" or self.slice is not self.splat or self.shift is not None:
             return None
         tables = self.index, self.splat, self.neighbors

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fwcrf.compatibility import Potts
 from fwcrf.energy import Energy
-from fwcrf.engine.limits import MAX_TERMS, Refusal, Task, refuse_method, refuse_task
+from fwcrf.engine.limits import Refusal, Task, refuse_methods, refuse_task
 from fwcrf.engine.model import Model
 from fwcrf.engine.update import Dual, Map, Update
 from fwcrf.regularizers import Entropy, Regularizer, Simplex, SquaredL2
@@ -77,12 +77,11 @@ def arrays_per_label(
 ) -> int:
     """The number of arrays of the size of the scores that a run without gradients takes at its peak."""
     updates = as_updates(solver, num_steps)
-    if isinstance(updates, Refusal) or device.type != "cpu" or len(methods) > MAX_TERMS:
-        return _GENERIC_ARRAYS
-    if any(refuse_method(method) for method in methods) or any(u.lean != 0 or u.dual for u in updates):
+    if isinstance(updates, Refusal) or device.type != "cpu" or any(u.lean != 0 or u.dual for u in updates):
         return _GENERIC_ARRAYS
     potts = isinstance(compatibility, int | float | Potts)
-    return _GENERIC_ARRAYS if refuse_task(Task(labels, dtype, potts, updates)) else _NATIVE_ARRAYS
+    refusal = refuse_methods(methods) or refuse_task(Task(labels, dtype, potts, updates))
+    return _NATIVE_ARRAYS if refusal is None else _GENERIC_ARRAYS
 
 
 def as_updates(solver: Solver, num_steps: int) -> list[Update] | Refusal:

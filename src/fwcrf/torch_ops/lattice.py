@@ -26,6 +26,8 @@ from fwcrf.torch_ops.native import (
     untraced,
 )
 
+# Sums of less than this, and ratios of more, tell nothing; their derivatives would be worse.
+LEAST, MOST = 1e-6, 8.0
 _TABLED = 6  # up to this many corners, a set of axes fits into the bits of one word
 _PER_WORD = 12  # axes of an order that fit into one int64
 # Beyond this many lattice cells from the origin a double no longer resolves a cell.
@@ -54,9 +56,10 @@ def build_native(
     low, high = quotient_bounds(features, scale)
     d = features.shape[-1]
     single = max(map(abs, (*low, *high))) * (d + 1) < single_within
+    words = order_words(d + 1)
     index = empty((*features.shape[:-1], d + 1), torch.int32)
     weight = empty(index.shape, features.dtype)
-    order = empty((*features.shape[:-1], order_words(d + 1)), torch.int64)
+    order = empty((*features.shape[:-1], words), torch.int64)
     neighbors = torch.from_numpy(
         _core.build_lattice(
             features.detach(), torch.tensor(scale, dtype=torch.float64), torch.tensor(low),
@@ -318,13 +321,30 @@ def sampled_sums(
     if not untraced(features) or differentiated(features, weight):
         return None
     flat = features.detach().reshape(-1, *features.shape[-2:]).contiguous()
+    threads = threads_for(4 * rows * len(points) * len(flat))
     exact, own = (features.new_empty(*features.shape[:-2], rows) for _ in range(2))
     _core.sampled_sums(
         flat, points, rows, index.view(*flat.shape[:-1], -1), weight.detach().view(*flat.shape[:-1], -1),
-        neighbors, exponent, tap, identity, order, exact.view(-1, rows), own.view(-1, rows),
-        threads_for(4 * rows * len(points) * len(flat)),
+        neighbors, exponent, tap, identity, order, exact.view(-1, rows), own.view(-1, rows), threads,
     )  # fmt: skip
     return exact, own
+
+
+def fitted_scale(exact: Tensor, own: Tensor, fallback: float, dtype: torch.dtype) -> Tensor:
+    """The factor ``(*batch, 1)`` that best fits the sums of a lattice to the exact ones, ``(*batch, rows)``.
+
+    ``fallback`` if no pair of the sample is near enough to tell.
+    """
+    exact, own = exact.double(), own.double()
+    # Far-apart points meet only in the tails of the kernel, where the ratio means nothing.
+    fitted = ratio((own * exact).sum(-1, keepdim=True), own.square().sum(-1, keepdim=True), fallback)
+    return fitted.clamp(fallback / MOST, fallback * MOST).to(dtype)
+
+
+def ratio(over: Tensor, under: Tensor, fallback: float) -> Tensor:
+    """over / under; ``fallback`` if ``under`` is next to nothing."""
+    known = under > LEAST
+    return torch.where(known, over / torch.where(known, under, 1.0), fallback)
 
 
 def symmetric_lattice(

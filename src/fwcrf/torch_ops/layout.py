@@ -130,8 +130,12 @@ def _is_plain(x: Tensor) -> bool:
 
 
 def _transpose(x: Tensor, factor: float) -> Tensor:
-    out = empty((*x.shape[:-2], x.shape[-1], x.shape[-2]), x.dtype)
-    put_transposed(x, out, factor)
+    shape, threads = (x.shape[-1], x.shape[-2]), threads_for(x.numel())
+    out = empty((*x.shape[:-2], *shape), x.dtype)
+    if x.numel():
+        _core.transpose(
+            x.detach().contiguous().view(-1, *x.shape[-2:]), out.view(-1, *shape), threads, factor
+        )
     return out
 
 

@@ -11,6 +11,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,6 +91,12 @@ def warn_caller(message: str) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fwcrf."):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, stacklevel=level)
+
+
+def full_precision(x: Tensor) -> AbstractContextManager[object]:
+    """A context without autocast on the device of x."""
+    device = x.device.type if isinstance(x, Tensor) else "cpu"
+    return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
 
 
 # --- memory and threads ---------------------------------------------------------------------------

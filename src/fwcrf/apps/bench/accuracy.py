@@ -22,7 +22,7 @@ from fwcrf.apps.bench.report import table
 from fwcrf.apps.bench.timing import Plan
 from fwcrf.features import bilateral, pixels, positions
 from fwcrf.kernels import Exact, Lattice, Operator, Separable, calibration
-from fwcrf.kernels.gaussians import gaussian
+from fwcrf.kernels.kernel import gaussian
 from fwcrf.kernels.lattice import BlurOrder, _Shape, lattice_shape
 
 PICTURES = ["astronaut", "coffee", "chelsea"]

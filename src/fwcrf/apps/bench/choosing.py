@@ -22,7 +22,7 @@ from fwcrf.apps.bench.report import table
 from fwcrf.apps.bench.timing import Plan
 from fwcrf.apps.evaluation import Confusion
 from fwcrf.kernels import Bilateral, Spatial
-from fwcrf.kernels.gaussians import Kernel
+from fwcrf.kernels.kernel import Kernel
 
 VOC_IMAGES = 16
 

@@ -1,0 +1,356 @@
+"""Kernels as a user names them, and the points over which they become operators.
+
+A ``Kernel`` is frozen settings; ``kernel.on(domain)`` is the operator over a ``Domain``: the pixels of an
+image or of a window of it, points that lie on no grid, or feature vectors. A new kernel is a subclass with
+``features`` and ``num_features``, listed in ``KERNELS``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fwcrf.features import bandwidths, bilateral, check_units, pixels, positions, reciprocals
+from fwcrf.kernels.calibration import row_factor
+from fwcrf.kernels.exact import Exact
+from fwcrf.kernels.lattice import MAX_DIMENSION, Lattice, lattice_shape
+from fwcrf.kernels.operator import Normalization, Operator, check_features, check_normalization
+from fwcrf.kernels.separable import Separable, plain_separable
+from fwcrf.torch_ops.native import check_finite, untraced
+
+Weight = float | Sequence[float] | Tensor
+Bandwidth = float | Sequence[float] | Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Domain:
+    """Points over which a kernel is an operator, in row-major order if they are the pixels of a grid."""
+
+    values: Tensor | None  # (*batch, n, channels): colours of pixels or features of points, if any
+    grid: tuple[int, ...] | None = None  # None for points that lie on no grid
+    origin: Sequence[int] | None = None  # coordinates of the first pixel, for a window of a larger image
+    positions: Tensor | None = None  # (*batch, n, axes), if there is no grid
+    ignore: Tensor | None = None  # (*batch, n): points that have no neighbours
+
+    @staticmethod
+    def of_image(
+        image: Tensor | np.ndarray,
+        *,
+        spatial_dims: int = 2,
+        channel_axis: int | None = -1,
+        origin: Sequence[int] | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Domain:
+        """The pixels of an image; layouts and ``dtype`` as in ``features.pixels``."""
+        values, grid = pixels(image, spatial_dims=spatial_dims, channel_axis=channel_axis, dtype=dtype)
+        return Domain(values, grid, origin)
+
+    def places(self, xy: Bandwidth) -> Tensor:
+        """Positions over ``xy``, ``(*batch, n, axes)``."""
+        if self.positions is not None:
+            return self.positions * reciprocals(xy, "xy", self.positions)
+        assert self.grid is not None and self.values is not None
+        return positions(self.grid, self.values, xy, self.origin)
+
+    def places_and_values(self, xy: Bandwidth, color: Bandwidth) -> Tensor:
+        """Positions over ``xy`` beside values over ``color``, ``(*batch, n, axes + channels)``."""
+        if self.values is None:
+            raise ValueError("a Bilateral kernel without features; pass features, or Spatial kernels only.")
+        if self.grid is not None:
+            return bilateral(self.values, self.grid, xy, color, self.origin)
+        parts = (self.places(xy), self.values * reciprocals(color, "color", self.values))
+        batch = torch.broadcast_shapes(*(part.shape[:-1] for part in parts))
+        return torch.cat([part.expand(*batch, -1) for part in parts], -1)
+
+
+class Kernel(ABC):
+    """Frozen settings of a Gaussian kernel: its weight, bandwidths, method and normalization."""
+
+    weight: Weight
+    method: str
+    normalization: Normalization
+
+    @abstractmethod
+    def features(self, domain: Domain) -> Tensor:
+        """Feature vectors in standard deviations, ``(*batch, n, D)``: K_ij = exp(-|f_i - f_j|^2 / 2)."""
+
+    @abstractmethod
+    def num_features(self, axes: int, channels: int) -> int:
+        """D, for points with so many positions and values."""
+
+    def bandwidths(self) -> dict[str, Bandwidth]:
+        """Standard deviations by field: ``xy`` of positions, ``color`` of values."""
+        return {name: getattr(self, name) for name in ("xy", "color") if hasattr(self, name)}
+
+    def with_bandwidths(self, fields: Mapping[str, Bandwidth]) -> Any:
+        """The kernel with other standard deviations."""
+        return replace(self, **fields) if fields else self  # type: ignore[type-var]
+
+    def on(self, domain: Domain) -> Operator:
+        """The normalised operator over a domain, its diagonal kept."""
+        if domain.ignore is None:
+            return self._operator(domain, self.normalization)
+        # A point without neighbours keeps 1 on the diagonal, so that its row can be divided by its sum.
+        K = self._operator(domain, "none")
+        part = (~domain.ignore).to(K.example.dtype)
+        return K.scaled(part).shifted(1 - part).normalized(self.normalization)
+
+    def operator(
+        self,
+        image: Tensor | np.ndarray,
+        *,
+        spatial_dims: int = 2,
+        channel_axis: int | None = -1,
+        origin: Sequence[int] | None = None,
+    ) -> Operator:
+        """The normalised operator for an image, its diagonal kept; layouts as in ``features.pixels``.
+
+        ``origin`` has the coordinates of the first pixel, if the image is a window of a larger one: windows
+        that overlap then share their lattice cells, and so the errors that the lattice makes.
+        """
+        return self.on(
+            Domain.of_image(image, spatial_dims=spatial_dims, channel_axis=channel_axis, origin=origin)
+        )
+
+    def check_values(
+        self,
+        sample: Callable[[], Tensor],
+        kind: str,
+        name: str,
+        shape: Sequence[int],
+        axes: int,
+        channels: int,
+    ) -> None:
+        """Refuse more values than the kernel takes; warn of values in other units than its bandwidths.
+
+        ``sample()`` returns some of the values, and is called only if the dtype leaves doubt; ``kind`` is
+        "i" for whole numbers and "f" for floating point.
+        """
+        if "color" not in (found := self.bandwidths()):
+            return
+        if self.method == "lattice" and self.num_features(axes, channels) > MAX_DIMENSION:
+            raise ValueError(
+                f"{name} has shape {tuple(shape)}, which is {channels} channels; expected at most "
+                f"{MAX_DIMENSION - axes} beside {axes} positions. Channels are on the last axis of a numpy "
+                "array (or pass channel_axis=), and before the grid in a torch tensor. If there are so many, "
+                "reduce them, by principal components for example."
+            )
+        check_units(sample, kind, bandwidths(found["color"], channels, "color"), name)
+
+    def floats_per_point(self, axes: int, channels: int) -> int:
+        """The numbers per point that the operator takes at its peak, while it is built."""
+        features = self.num_features(axes, channels)
+        return 26 * (features + 1) if self.method == "lattice" else features
+
+    def _operator(self, domain: Domain, normalization: Normalization) -> Operator:
+        return gaussian(self.features(domain), self.method, normalization)
+
+
+@dataclass(frozen=True)
+class Bilateral(Kernel):
+    """Gaussian over position and colour, in standard deviations of pixels and of the image's values.
+
+    ``xy`` is one number, or one per grid axis in the order of the array; ``color`` one number, or one
+    per channel. ``weight`` is a number, or one per label.
+
+    >>> import torch
+    >>> K = Bilateral(xy=5, color=20).operator(torch.randint(0, 256, (3, 8, 9)))
+    >>> K.row_sums().shape
+    torch.Size([72])
+    """
+
+    xy: Bandwidth = 80.0
+    color: Bandwidth = 13.0
+    weight: Weight = 1.0
+    method: Literal["lattice", "exact"] = "lattice"
+    normalization: Normalization = "symmetric"
+
+    def features(self, domain: Domain) -> Tensor:
+        return domain.places_and_values(self.xy, self.color)
+
+    def num_features(self, axes: int, channels: int) -> int:
+        return axes + channels
+
+
+@dataclass(frozen=True)
+class Spatial(Kernel):
+    """Gaussian over pixel position; ``xy`` in pixels, one number or one per grid axis."""
+
+    xy: Bandwidth = 3.0
+    weight: Weight = 1.0
+    method: Literal["separable", "lattice", "exact"] = "separable"
+    normalization: Normalization = "symmetric"
+
+    def features(self, domain: Domain) -> Tensor:
+        return domain.places(self.xy)
+
+    def num_features(self, axes: int, channels: int) -> int:
+        return axes
+
+    def _operator(self, domain: Domain, normalization: Normalization) -> Operator:
+        if self.method not in ("separable", "lattice", "exact"):
+            raise ValueError(
+                f"method={self.method!r} is not known; expected 'separable', 'lattice' or 'exact'."
+            )
+        if self.method != "separable" or domain.grid is None:
+            # Points that lie on no grid have no axes to filter along.
+            method = "lattice" if self.method == "separable" else self.method
+            return gaussian(self.features(domain), method, normalization)
+        values, grid = domain.values, domain.grid
+        assert values is not None
+        if untraced(values) and not isinstance(self.xy, Tensor):
+            return plain_separable(grid, bandwidths(self.xy, len(grid), "xy"), values.dtype, normalization)
+        return Separable.build(grid, self.xy, values).normalized(normalization)
+
+
+@dataclass(frozen=True)
+class Gaussian(Kernel):
+    """Gaussian over feature vectors of the user's own: exp(-(f_i - f_j)' Precision (f_i - f_j) / 2).
+
+    ``precision`` is a positive number, one per feature, or a symmetric positive definite matrix;
+    ``None`` takes the features to be in standard deviations already. Over an image, its channels are the
+    features; over points without features, their positions.
+    """
+
+    weight: Weight = 1.0
+    precision: float | Sequence[float] | Tensor | None = None
+    method: Literal["lattice", "exact"] = "lattice"
+    normalization: Normalization = "symmetric"
+
+    def operator(self, features: Tensor) -> Operator:  # type: ignore[override]
+        """The normalised operator for features ``(*batch, n, D)``, its diagonal kept."""
+        return self.on(Domain(features))
+
+    def features(self, domain: Domain) -> Tensor:
+        features = domain.positions if domain.values is None else domain.values
+        check_features(features)  # type: ignore[arg-type]
+        assert features is not None
+        return features if self.precision is None else features @ _root(self.precision, features)
+
+    def num_features(self, axes: int, channels: int) -> int:
+        return channels or axes
+
+
+@dataclass(frozen=True)
+class Foreign(Kernel):
+    """A kernel of the user's own that has a ``weight`` and ``operator(image)`` and nothing else."""
+
+    kernel: Any
+    method: str = "foreign"
+    normalization: Normalization = "none"
+
+    @property
+    def weight(self) -> Weight:  # type: ignore[override]
+        return self.kernel.weight
+
+    def features(self, domain: Domain) -> Tensor:
+        raise TypeError(
+            f"kernel {self.kernel!r} has no features; expected a subclass of fwcrf.kernels.Kernel."
+        )
+
+    def num_features(self, axes: int, channels: int) -> int:
+        return axes + channels
+
+    def _operator(self, domain: Domain, normalization: Normalization) -> Operator:
+        if domain.grid is None or domain.values is None:
+            raise TypeError(
+                f"kernel {self.kernel!r} is for images; expected a subclass of fwcrf.kernels.Kernel, such as "
+                "Spatial, Bilateral or Gaussian."
+            )
+        return self.kernel.operator(domain.values.mT.unflatten(-1, domain.grid))
+
+
+# Kernels that settings, the command line and the page offer, by name.
+KERNELS: dict[str, type[Kernel]] = {"spatial": Spatial, "bilateral": Bilateral}
+
+
+def read_kernels(kernels: Any) -> tuple[Kernel, ...]:
+    """The kernels that a user passes, each as a ``Kernel``."""
+    if isinstance(kernels, Kernel) or not isinstance(kernels, Sequence):
+        raise TypeError(f"kernels is {kernels!r}; expected a sequence of kernels, for example [Bilateral()].")
+    return tuple(k if isinstance(k, Kernel) else Foreign(k) for k in kernels)
+
+
+def gaussian(features: Tensor, method: str, normalization: Normalization) -> Operator:
+    """The operator of a Gaussian over features in standard deviations."""
+    check_normalization(normalization)
+    if method == "exact":
+        check_finite(features, "features")
+        return Exact(features).normalized(normalization)
+    if method == "lattice":
+        # Traced code sees one operation with a table of unknown length, and no derivative in the features.
+        traced = torch.compiler.is_compiling() and not features.requires_grad
+        return _traced(features, normalization) if traced else _on_lattice(features, normalization)
+    raise ValueError(f"method={method!r} is not known here; expected 'lattice' or 'exact'.")
+
+
+def _on_lattice(features: Tensor, normalization: Normalization) -> Operator:
+    if normalization == "symmetric":
+        return Lattice.symmetric(features)
+    operator: Operator = Lattice.build(features)
+    if normalization == "none":
+        # The other modes divide by the row sums, and by this factor with them.
+        operator = operator.scaled(row_factor(features, operator))
+    return operator.with_unit_diagonal().normalized(normalization)
+
+
+@torch.library.custom_op("fwcrf::gaussian_lattice", mutates_args=())
+def _tables(features: Tensor, normalization: str) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
+    K = _on_lattice(features, normalization)  # type: ignore[arg-type]
+    assert isinstance(K, Lattice) and K.shift is not None
+    slice = K.slice.new_empty(0) if K.slice is K.splat else K.slice
+    return tuple(t.clone() for t in (K.index, K.splat, slice, K.neighbors, K.shift, K.diagonal()))  # type: ignore
+
+
+@_tables.register_fake
+def _(features, normalization):  # type: ignore
+    *batch, n, d = features.shape
+    vertices = torch.library.get_ctx().new_dynamic_size(min=d + 1)
+    weight = features.new_empty(*batch, n, d + 1)
+    return (
+        torch.empty_like(weight, dtype=torch.int32),
+        weight,
+        weight.new_empty(0) if normalization in ("symmetric", "none") else torch.empty_like(weight),
+        weight.new_empty(d + 1, vertices, 2, dtype=torch.int32),
+        weight.new_empty(*batch, n),
+        weight.new_empty(*batch, n),
+    )
+
+
+def _traced(features: Tensor, normalization: Normalization) -> Lattice:
+    index, splat, slice, neighbors, shift, diagonal = _tables(features, normalization)
+    if normalization in ("symmetric", "none"):
+        slice = splat
+    engine = "native" if features.is_cpu else "torch"
+    order = index.new_empty(0)  # of use for the diagonal only, which is known
+    return Lattice(
+        index, splat, slice, order, neighbors, shift,
+        identity=lattice_shape(features.shape[-1]).identity, engine=engine, _minus=[shift - diagonal],
+    )  # fmt: skip
+
+
+def _root(precision: float | Sequence[float] | Tensor, features: Tensor) -> Tensor:
+    """A matrix R with R R' = precision."""
+    d = features.shape[-1]
+    matrix = torch.as_tensor(precision, dtype=features.dtype, device=features.device)
+    if matrix.dim() == 0:
+        matrix = matrix.expand(d)
+    if matrix.dim() == 1 and len(matrix) == d:
+        matrix = torch.diag(matrix)
+    if matrix.shape != (d, d):
+        raise ValueError(
+            f"precision has shape {tuple(matrix.shape)}; expected a number, {d} numbers or a {d} x {d} "
+            "matrix, one row per feature."
+        )
+    root, info = torch.linalg.cholesky_ex(matrix)
+    if info != 0 or not torch.allclose(matrix, matrix.mT):
+        raise ValueError(
+            "precision is not symmetric positive definite; for a covariance C pass torch.linalg.inv(C)."
+        )
+    return root
