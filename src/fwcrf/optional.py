@@ -1,4 +1,4 @@
-"""Optional packages, imported where they are needed."""
+"""Import of optional packages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def needed(module: str, extra: str) -> Any:
-    """An optional module, or a sentence that says how to install it."""
+    """The module. Raises ModuleNotFoundError with the pip command if its package is missing."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

@@ -68,7 +68,7 @@ def test_a_list_and_warnings(scenes, tmp_path, fwcrf_command):
     status, _, err = fwcrf_command("batch", tmp_path / "list.csv", "-o", tmp_path / "out", "-j", 1)
     assert status == 0
     assert err.count("sums to") == 1
-    assert "(The same of 2 more.)" in err
+    assert "(2 more like this.)" in err
     assert sorted(os.listdir(tmp_path / "out/sub")) == ["0.npz", "1.npz", "2.npz"]
 
 
@@ -77,7 +77,7 @@ def test_changed_settings_are_announced(scenes, tmp_path, fwcrf_command, in_proc
     status, _, err = fwcrf_command(*given(scenes, "-o", tmp_path / "out", "--steps", 2))
     assert status == 0
     assert err.splitlines() == [
-        "3 were made with other settings or files, and are made again",
+        "3 outputs of other settings or inputs are made again",
         "3 refined, 0 done before, 0 failed",
     ]
 

@@ -5,7 +5,7 @@ import pty
 import subprocess
 import sys
 
-from fwcrf.apps.cli.progress import progress, say
+from fwcrf.apps.cli.progress import print_warnings, progress
 
 CODE = """
 from fwcrf.apps.cli.progress import progress
@@ -51,8 +51,10 @@ def done_without_a_terminal():
 
 
 def test_warnings_that_differ_in_numbers_are_said_once(capsys):
-    say(["sums to 0.5 ... 1.25, not 1", "something else", "sums to 2e-3 ... 7, not 1", "something else"])
+    print_warnings(
+        ["sums to 0.5 ... 1.25, not 1", "something else", "sums to 2e-3 ... 7, not 1", "something else"]
+    )
     assert capsys.readouterr().err.splitlines() == [
-        "fwcrf: sums to 0.5 ... 1.25, not 1 (The same of 1 more.)",
-        "fwcrf: something else (The same of 1 more.)",
+        "fwcrf: sums to 0.5 ... 1.25, not 1 (1 more like this.)",
+        "fwcrf: something else (1 more like this.)",
     ]

@@ -79,14 +79,14 @@ def test_a_warning_is_a_sentence(scenes, tmp_path, fwcrf_command):
     [
         ("-o a.jpg", "JPEG would change them"),
         ("-o a.txt", "labels are written as .png"),
-        ("-o a.png --probabilities p.png", "is not called .npy or .npz"),
+        ("-o a.png --probabilities p.png", "must end in .npy or .npz"),
         ("-o a.png --solver nope", "solver 'nope' is not known; expected one of mf, fw"),
         ("-o a.png --solver mf --lambda 2", "solver 'mf' has no setting 'weight'"),
         ("-o a.png --steps -1", "greater than or equal to 0"),
-        ("-o a.png --limit much", "'much' is not a size; expected something like 500MB"),
+        ("-o a.png --limit much", "'much' is not a size; expected a number and a unit, such as 500MB"),
         ("-o a.png --from guess", "guess"),
-        ("-o scenes/scores/0.npy", "a name of its own"),
-        ("-o a.npy --probabilities a.npy", "a name of its own"),
+        ("-o scenes/scores/0.npy", "two files have the same name; expected different ones"),
+        ("-o a.npy --probabilities a.npy", "two files have the same name; expected different ones"),
     ],
 )
 def test_bad_usage(scenes, tmp_path, fwcrf_command, monkeypatch, options, said):

@@ -182,10 +182,10 @@ def test_bad_usage_of_the_command(items, tmp_path, fwcrf_command):
     given = ("tune", scenes / "images", "-s", scenes / "scores")
     for more, said in (
         (("-o", tmp_path / "a.yaml"), "needs --scores and --truth"),
-        (("-t", scenes / "truth", "-o", tmp_path / "a.json"), "is not called .yaml"),
+        (("-t", scenes / "truth", "-o", tmp_path / "a.json"), "must end in .yaml or .yml"),
         (
             ("-t", scenes / "truth", "-o", tmp_path / "a.yaml", "--plot", "a.gif"),
-            "not called .png, .svg or .pdf",
+            "must end in .png, .svg or .pdf",
         ),
     ):
         status, _, err = fwcrf_command(*given, *more)

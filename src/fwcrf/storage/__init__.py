@@ -1,1 +1,1 @@
-"""Safe files: written whole or not at all, with sizes that are checked before memory is taken."""
+"""Atomic file writes, and a size check before memory is allocated."""

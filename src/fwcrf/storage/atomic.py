@@ -1,8 +1,7 @@
-"""Files that are written whole or not at all.
+"""Atomic writes: a file is complete or unchanged.
 
-The bytes go to a temporary file in the same folder and are flushed to the disk; then it takes the place of
-the old file in one step. Whoever is killed before that leaves a temporary file behind, and the old file as it
-was.
+The bytes go to a temporary file in the same folder. It is flushed to the disk and then renamed over the old
+file. A process that is killed before the rename leaves the temporary file and the old file unchanged.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from typing import Any, BinaryIO
 
 from fwcrf.storage.errors import FileError
 
-# The name of a temporary file does not contain that of the file, which may be as long as names can be.
+# A temporary name does not contain the file's name, which may already have the maximum length.
 _SUFFIX = ".fwcrf-part"
 
 
 @contextmanager
 def writing(path: Path | str) -> Iterator[BinaryIO]:
-    """A binary file that becomes ``path`` when the block ends without an exception."""
+    """Binary file that is renamed to ``path`` when the block ends without an exception."""
     path = Path(path)
     try:
         with staging(path.parent if not path.is_symlink() else path.resolve().parent) as (file, temporary):
@@ -35,18 +34,18 @@ def writing(path: Path | str) -> Iterator[BinaryIO]:
 
 @contextmanager
 def staging(folder: Path | str) -> Iterator[tuple[BinaryIO, Path]]:
-    """A temporary file in ``folder`` and its path; flushed to the disk at the end, removed on error."""
+    """Temporary binary file in ``folder``, and its path. It is flushed at the end and removed on error."""
     temporary = Path(folder) / f".{secrets.token_hex(8)}{_SUFFIX}"
-    # Not by the tempfile module, whose files only their owner may read.
+    # os.open, because files of the tempfile module are readable by their owner only.
     descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666)
     try:
         with open(descriptor, "wb") as file:
-            plain = _Plain(file)
+            wrapped = _NoDescriptor(file)
             try:
-                yield plain, temporary  # type: ignore[misc]
+                yield wrapped, temporary  # type: ignore[misc]
             except Exception as error:
-                # Some libraries have words of their own for a full disk.
-                raise (plain.error or error) from None
+                # Some libraries replace the OSError of a full disk; raise the original.
+                raise (wrapped.error or error) from None
             file.flush()
             os.fsync(file.fileno())
     except BaseException:
@@ -54,8 +53,8 @@ def staging(folder: Path | str) -> Iterator[tuple[BinaryIO, Path]]:
         raise
 
 
-class _Plain:
-    """A file without its descriptor, past which numpy and libtiff write without saying what went wrong."""
+class _NoDescriptor:
+    """Binary file without ``fileno``: numpy and libtiff write to a descriptor directly and lose errors."""
 
     def __init__(self, file: BinaryIO) -> None:
         self.file = file
@@ -63,7 +62,7 @@ class _Plain:
         self.flush, self.seek, self.tell, self.seekable = file.flush, file.seek, file.tell, file.seekable
 
     def read(self, *_: Any) -> bytes:
-        raise io.UnsupportedOperation("read")  # numpy asks whether there is such a method
+        raise io.UnsupportedOperation("read")  # numpy checks that the method exists
 
     def write(self, data: Any) -> int:
         try:
@@ -74,7 +73,7 @@ class _Plain:
 
 
 def put_in_place(temporary: Path, path: Path) -> None:
-    """Let a staged file take the place of ``path``; a symbolic link keeps pointing where it did."""
+    """Rename a staged file to ``path``. If ``path`` is a symbolic link, its target is replaced."""
     path = path.resolve()
     try:
         os.replace(temporary, path)
@@ -85,7 +84,7 @@ def put_in_place(temporary: Path, path: Path) -> None:
 
 
 def remove_leftovers(folder: Path | str) -> int:
-    """Remove the temporary files that a killed process left in ``folder``, and say how many."""
+    """Remove the temporary files that a killed process left in ``folder``; return their number."""
     found = list(Path(folder).glob(f".*{_SUFFIX}"))
     for path in found:
         path.unlink(missing_ok=True)
@@ -93,7 +92,7 @@ def remove_leftovers(folder: Path | str) -> int:
 
 
 def check_writable(path: Path | str) -> Path:
-    """Refuse, before any work is done, a path that could not be written after it."""
+    """Return ``path``; raise FileError if it cannot be written. For use before a long computation."""
     path = Path(path)
     if path.is_dir():
         raise FileError(f"{path} is a folder; expected the name of a file to write.")
@@ -111,7 +110,7 @@ def check_writable(path: Path | str) -> Path:
 
 
 def _flush_folder(folder: Path) -> None:
-    """Make a renaming last through a power failure, where folders can be flushed."""
+    """Flush a folder, if the system can, so that a rename survives a power failure."""
     try:
         descriptor = os.open(folder, os.O_RDONLY)
     except OSError:

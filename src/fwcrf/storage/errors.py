@@ -1,9 +1,9 @@
-"""What is raised for a file that cannot be used."""
+"""The exception for unusable files."""
 
 
 class FileError(ValueError):
-    """A file that cannot be read or written; the message says which, why, and what to do."""
+    """A file cannot be read or written. The message names the file, the cause and a remedy."""
 
     def __init__(self, message: str) -> None:
-        # A damaged file may have control characters where it has names, and terminals obey those.
+        # Names in a damaged file may contain control characters, which a terminal would obey.
         super().__init__("".join(c if c.isprintable() else " " if c.isspace() else "?" for c in message))

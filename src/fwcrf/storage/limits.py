@@ -1,4 +1,4 @@
-"""How much memory a file may ask for, settled before any of it is decoded."""
+"""Memory limits for files, checked before decoding."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DEFAULT_LIMIT = 4 << 30
 
 
 def check_size(path: Path | str, shape: Sequence[int], itemsize: int, limit: int) -> int:
-    """The bytes of an array of this shape, refused above ``limit``.
+    """Size in bytes of an array of this shape. Raises FileError above ``limit``.
 
     >>> check_size("a.npy", (480, 640, 3), 1, limit=10**6)
     921600
@@ -23,13 +23,13 @@ def check_size(path: Path | str, shape: Sequence[int], itemsize: int, limit: int
     if size > limit:
         raise FileError(
             f"{path} of shape {tuple(shape)} would take {in_words(size)} of memory; expected at most "
-            f"{in_words(limit)}. If the file is to be trusted, raise the limit (limit=, or --limit)."
+            f"{in_words(limit)}. If you trust the file, raise the limit (limit=, or --limit)."
         )
     return size
 
 
 def in_words(size: int) -> str:
-    """A number of bytes for people.
+    """Number of bytes as text with a unit.
 
     >>> in_words(921600), in_words(5 << 30)
     ('922 kB', '5.37 GB')

@@ -1,8 +1,7 @@
 """``fwcrf`` on the command line: one file per command.
 
-Commands import what they need when they run, so that help is there at once. Progress and messages go to
-standard error, results to standard output or to files. The exit status is 0, 1 for a failure, 2 for bad
-usage.
+A command imports its modules when it runs, so that --help is fast. Progress and messages go to standard
+error, results to standard output or to files. The exit status is 0, 1 for a failure, 2 for wrong usage.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import sys
 
 
 def main() -> None:
-    """The program ``fwcrf``."""
+    """Run the program ``fwcrf`` and exit with its status."""
     try:
         from fwcrf.apps.cli.app import run
     except ModuleNotFoundError as error:

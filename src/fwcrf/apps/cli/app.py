@@ -1,4 +1,4 @@
-"""The commands together, and what happens when one of them fails."""
+"""The list of commands, and the message when one of them fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 
 from fwcrf.apps.cli import batch, bench, demo, evaluate, experiment, map, refine, train, tune
 
-# Plain text, because colours and frames take longer to import than the rest together.
+# Help is plain text: importing rich takes longer than all other imports together.
 app: typer.Typer = typer.Typer(
     name="fwcrf",
     help="Dense conditional random fields by regularized Frank-Wolfe.",
@@ -46,7 +46,7 @@ def common(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,
     traceback: Annotated[
-        bool, typer.Option("--traceback", help="Show where in the program an error came from.")
+        bool, typer.Option("--traceback", help="Show the Python traceback of an error.")
     ] = False,
 ) -> None:
     if traceback:
@@ -54,8 +54,8 @@ def common(
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run a command, and answer with its exit status; errors that are sentences are printed as such."""
-    # Not where in the program it was said, which means nothing to a user.
+    """Run a command and return its exit status. Expected errors are printed without a traceback."""
+    # The message alone: the source line of a warning means nothing to a user.
     warnings.showwarning = lambda message, *_, **__: print(f"fwcrf: {message}", file=sys.stderr)
     try:
         app(arguments, prog_name="fwcrf")

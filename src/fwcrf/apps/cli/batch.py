@@ -1,4 +1,4 @@
-"""``fwcrf batch``: many images."""
+"""``fwcrf batch``: refine many images."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from fwcrf.apps.cli.options import reading_of, settings_of, takes
-from fwcrf.apps.cli.progress import progress, say
+from fwcrf.apps.cli.progress import print_warnings, progress
 
 if TYPE_CHECKING:
     from fwcrf.apps.batch.job import Reading
@@ -24,34 +24,34 @@ def batch(
         Path,
         typer.Argument(
             metavar="SOURCE",
-            help="A folder of images, or a list: .csv or .jsonl with image, scores and perhaps output.",
+            help="A folder of images, or a .csv or .jsonl list of image, scores and, optionally, output.",
             show_default=False,
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where label maps go.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Output folder.")],
     *,
     scores: Annotated[
         Path | None,
-        typer.Option("--scores", "-s", metavar="FOLDER", help="Scores, called like the images of a folder."),
+        typer.Option("--scores", "-s", metavar="FOLDER", help="Folder of scores: cat.npy for cat.jpg."),
     ] = None,
-    ending: Annotated[str, typer.Option(help="Format of the label maps, if a list does not say.")] = ".png",
+    ending: Annotated[str, typer.Option(help="Format of label maps without a name in the list.")] = ".png",
     workers: Annotated[
         int | None, typer.Option("--workers", "-j", min=1, help="Processes (default: one per processor).")
     ] = None,
-    engine: Annotated[Literal["local", "ray"], typer.Option(help="Where the work is done.")] = "local",
+    engine: Annotated[Literal["local", "ray"], typer.Option(help="Local processes, or Ray.")] = "local",
     address: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="A Ray cluster; without it, one is started here.")
+        str | None, typer.Option(metavar="ADDRESS", help="A running Ray cluster (default: start one here).")
     ] = None,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace files in the way that no batch has written.")
+        bool, typer.Option("--overwrite", help="Replace existing files that no batch has written.")
     ] = False,
     settings: Settings,
     reading: Reading,
 ) -> None:
-    """Better labels for many images.
+    """Refine the labels of many images.
 
-    What is done already is not done again: after an interruption, run the same command. A file that cannot
-    be read is reported and does not stop the others; the exit status is then 1.
+    Finished images are skipped: after an interruption, run the same command again. An unreadable file is
+    reported and skipped; the exit status is then 1.
     """
     from fwcrf.apps.batch.job import RefineJob
     from fwcrf.apps.batch.manifest import read_manifest
@@ -59,21 +59,21 @@ def batch(
 
     if source.is_dir() and scores is None:
         raise typer.BadParameter(
-            f"{source} is a folder, and its scores are in one too.", param_hint="--scores"
+            f"{source} is a folder; give the folder of its scores.", param_hint="--scores"
         )
     if address is not None and engine != "ray":
-        raise typer.BadParameter("is for --engine ray.", param_hint="--address")
+        raise typer.BadParameter("needs --engine ray.", param_hint="--address")
     if engine == "ray":
-        # The workers of a cluster are at home in other folders.
+        # The workers of a cluster have other working directories.
         source, output, scores = source.absolute(), output.absolute(), scores and scores.absolute()
     items = read_manifest(source, scores, ending=ending)
     job = RefineJob(str(output), settings, reading)
-    said, failed, done = [], 0, 0
+    warnings, failed, done = [], 0, 0
     with progress("refining", len(items)) as advance:
 
         def announce(plan: Plan) -> None:
             if plan.stale:
-                advance(f"{plan.stale} were made with other settings or files, and are made again", 0)
+                advance(f"{plan.stale} outputs of other settings or inputs are made again", 0)
             advance(None, plan.done)
 
         for outcome in run(
@@ -86,9 +86,9 @@ def batch(
         ):
             failed += outcome.error is not None
             done += outcome.error is None
-            said += outcome.warnings
+            warnings += outcome.warnings
             advance(f"failed: {outcome.item.image}: {outcome.error}" if outcome.error else None)
-    say(said)
+    print_warnings(warnings)
     print(f"{done} refined, {len(items) - done - failed} done before, {failed} failed", file=sys.stderr)
     raise typer.Exit(1 if failed else 0)
 

@@ -1,4 +1,4 @@
-"""``fwcrf bench``: how fast it is here."""
+"""``fwcrf bench``: benchmarks on this machine."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import Any
 
 import typer
 
-# What follows the name of the command is for the benchmarks to read, --help included.
+# The benchmarks parse all arguments after the command's name, --help included.
 ANY: dict[str, Any] = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
 def bench(context: typer.Context) -> None:
-    """Time the library and its peers; `fwcrf bench --help` tells more."""
+    """Time this library and comparable ones. `fwcrf bench --help` lists the parts."""
     from fwcrf.apps.bench.__main__ import main
 
     main(context.args)

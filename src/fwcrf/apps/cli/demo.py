@@ -1,4 +1,4 @@
-"""``fwcrf demo``: a page to try it on."""
+"""``fwcrf demo``: an interactive page in the browser."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ def demo(
         str,
         typer.Option(
             metavar="ADDRESS",
-            help="Address to listen on. Others than 127.0.0.1 let other machines in, without encryption.",
+            help="Address to listen on. Any but 127.0.0.1 lets other machines connect, unencrypted.",
         ),
     ] = "127.0.0.1",
     no_browser: Annotated[bool, typer.Option("--no-browser", help="Do not open a browser.")] = False,
 ) -> None:
-    """A page on this machine: draw on a picture, move sliders, see labels and energies.
+    """Open an interactive page on this machine.
 
-    Needs no network. Ends with Ctrl-C.
+    Draw on a picture, move sliders, see labels and energies. Needs no network. Ctrl-C ends it.
     """
     from fwcrf.apps.demo.serve import serve
 

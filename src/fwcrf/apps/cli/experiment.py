@@ -1,4 +1,4 @@
-"""``fwcrf experiment``: the paper's experiments, on images at hand."""
+"""``fwcrf experiment``: the paper's experiments, on local images."""
 
 from __future__ import annotations
 
@@ -18,25 +18,21 @@ def experiment(
             show_default=False,
         ),
     ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where everything is written.")
-    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Output folder.")],
     *,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="What holds voc2012 and weights (default: FWCRF_DATA)."),
+        typer.Option(metavar="FOLDER", help="Contains voc2012 and weights (default: FWCRF_DATA)."),
     ] = None,
     images: Annotated[
         int | None,
-        typer.Option(
-            min=2, help="Images to look at (default: 32 for energies, all of the half for accuracies)."
-        ),
+        typer.Option(min=2, help="Number of images (default: 32 for energies, half of val for accuracies)."),
     ] = None,
     seeds: Annotated[
-        list[int] | None, typer.Option("--seeds", help="Seed of a training run; more than once (default: 0).")
+        list[int] | None, typer.Option("--seeds", help="Seed of a training run; repeatable (default: 0).")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="A look at the whole in a minute or two; the figures mean little.")
+        bool, typer.Option("--quick", help="Few images, one or two minutes; the figures mean little.")
     ] = False,
     workers: Annotated[
         int | None, typer.Option("--workers", "-j", min=1, help="Processes (default: one per processor).")
@@ -49,9 +45,9 @@ def experiment(
         ),
     ] = None,
 ) -> None:
-    """Do experiments of the paper: NAME.csv, NAME.svg and NAME.txt, its conclusion; of several, report.html.
+    """Run experiments of the paper. Each writes NAME.csv, NAME.svg and NAME.txt (its conclusion).
 
-    What is measured is kept in FOLDER: after an interruption, run the same command.
+    Several also write report.html. After an interruption, the same command resumes.
     """
     from fwcrf.apps.cli.progress import progress
     from fwcrf.apps.experiments import EXPERIMENTS, Setup, run

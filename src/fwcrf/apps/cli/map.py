@@ -18,9 +18,7 @@ def map_(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Where the labels go (default: standard output)."
-        ),
+        typer.Option("--output", "-o", metavar="FILE", help="Output file (default: standard output)."),
     ] = None,
     solver: Annotated[
         str, typer.Option(metavar="NAME", help="Solver, or lp-... for linear relaxations.")
@@ -30,13 +28,13 @@ def map_(
     ] = None,
     steps: Annotated[int, typer.Option(min=0, help="Steps of the solver.")] = 50,
     rounding: Annotated[Literal["nearest", "bcd"], typer.Option(help="Rounding.")] = "bcd",
-    restarts: Annotated[int, typer.Option(min=0, help="Local searches from disturbed labels.")] = 0,
-    seed: Annotated[int, typer.Option(help="Of what is random.")] = 0,
+    restarts: Annotated[int, typer.Option(min=0, help="Local searches from perturbed labels.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
 ) -> None:
-    """Labels of low energy for MODEL, in the format of the UAI competitions.
+    """Find labels of low energy for MODEL. Writes them in the format of the UAI competitions.
 
-    What is known about them goes to standard error: the energy, minus the logarithm of the product of all
-    factors; that logarithm; a lower bound on the energy, where the solver has one; and the time it took.
+    Standard error shows their energy (minus the logarithm of the product of all factors), that logarithm, a
+    lower bound on the energy if the solver has one, and the time in seconds.
     """
     import time
 

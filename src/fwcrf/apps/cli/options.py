@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options shared by several commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def takes(**groups: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command groups of options: its argument of that name is what the function makes of them.
+    """Decorator: add a function's options to a command, which gets the function's result as an argument.
 
     >>> def size(width: int = 3, height: int = 4): return width, height
     >>> @takes(size=size)
@@ -39,7 +39,7 @@ def takes(**groups: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callab
                 options[name] = make(**{p.name: options.pop(p.name) for p in of[name] if p.name in options})
             return command(*arguments, **options)
 
-        del wrapped.__wrapped__  # whose signature would be taken for this one's
+        del wrapped.__wrapped__  # else inspect.signature returns the command's signature
         wrapped.__signature__ = inspect.Signature(merged)  # type: ignore[attr-defined]
         wrapped.__annotations__ = {p.name: p.annotation for p in merged}
         return wrapped
@@ -74,7 +74,7 @@ def settings_of(
         Literal["nearest", "bcd"] | None, typer.Option(help="Rounding (default: nearest).")
     ] = None,
 ) -> Settings:
-    """The settings of a file, if one is given, and those given one by one in their place."""
+    """Settings of the file ``config`` or the defaults; each option that is given replaces one of them."""
     from fwcrf.apps.files.settings import Settings, read_settings
 
     values: Any = (read_settings(config) if config is not None else Settings()).mapping()
@@ -105,8 +105,8 @@ def reading_of(
         Literal["probabilities", "logits", "labels", "mask"] | None,
         typer.Option(
             "--from",
-            help="What the scores are. By default floating-point numbers are probabilities, or what an array "
-            "in a .npz file is called, and whole numbers are labels; a mask is label 1 where it is not 0.",
+            help="Kind of scores (default: labels if whole numbers, else probabilities, unless the array of "
+            "a .npz file is named logits or labels). A mask is label 1 where it is not 0.",
         ),
     ] = None,
     key: Annotated[str | None, typer.Option(metavar="NAME", help="Array of scores in .npz files.")] = None,
@@ -120,22 +120,22 @@ def reading_of(
     confidence: Annotated[
         float | None, typer.Option(help="Confidence in label maps, between 0.5 and 1 (default: 0.7).")
     ] = None,
-    void: Annotated[int, typer.Option(metavar="LABEL", help="What stands for no label in label maps.")] = 255,
+    void: Annotated[int, typer.Option(metavar="LABEL", help="Value of pixels without a label.")] = 255,
     resize: Annotated[
-        Literal["scores", "image"] | None, typer.Option(help="Which to resize if the sizes differ.")
+        Literal["scores", "image"] | None, typer.Option(help="Input to resize if the sizes differ.")
     ] = None,
     limit: Annotated[
         str, typer.Option(metavar="SIZE", help="Refuse files that would take more memory than this.")
     ] = "4GB",
 ) -> Reading:
-    """How files are to be understood."""
+    """Reading options for image files and score files."""
     from fwcrf.apps.batch.job import Reading
 
     return Reading(from_, key, label_axis, labels, confidence, void, resize, size_of(limit))
 
 
 def size_of(text: str) -> int:
-    """A number of bytes as people write it.
+    """Number of bytes, from text with or without a unit.
 
     >>> size_of("4GB"), size_of("1.5 kb"), size_of("300")
     (4000000000, 1500, 300)
@@ -147,11 +147,11 @@ def size_of(text: str) -> int:
             return int(float(found[1]) * units[found[2]])
     except ValueError:
         pass
-    raise typer.BadParameter(f"{text!r} is not a size; expected something like 500MB or 4GB.")
+    raise typer.BadParameter(f"{text!r} is not a size; expected a number and a unit, such as 500MB or 4GB.")
 
 
 def _parameters(function: Callable[..., Any], without: Any = ()) -> list[inspect.Parameter]:
-    """Of a function, with their annotations evaluated; those with defaults are to be passed by name."""
+    """Parameters of a function, annotations evaluated. Parameters with defaults become keyword-only."""
     return [
         p.replace(
             kind=p.kind if p.default is p.empty else p.KEYWORD_ONLY,

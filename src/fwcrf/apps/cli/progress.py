@@ -1,4 +1,4 @@
-"""What is said on standard error while something goes on: a bar, where that is a terminal, and warnings."""
+"""Progress bar (on a terminal only) and warnings, on standard error."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[..., None]]:
-    """``advance(line, count)``: ``count`` more (1) are done; print the line, if there is one, above."""
+def progress(title: str, total: int) -> Iterator[Callable[..., None]]:
+    """Function ``advance(line, count)``: move the bar by ``count`` (1), print the line, if any, above it."""
     if not sys.stderr.isatty() or total == 0:
         yield lambda line=None, count=1: print(line, file=sys.stderr, flush=True) if line else None
         return
@@ -20,7 +20,7 @@ def progress(what: str, total: int) -> Iterator[Callable[..., None]]:
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True, markup=False, highlight=False)) as bar:
-        task = bar.add_task(what, total=total)
+        task = bar.add_task(title, total=total)
 
         def advance(line: str | None = None, count: int = 1) -> None:
             if line:
@@ -30,11 +30,11 @@ def progress(what: str, total: int) -> Iterator[Callable[..., None]]:
         yield advance
 
 
-def say(warnings: Iterable[str]) -> None:
-    """Of warnings that differ in their numbers alone, one for all."""
+def print_warnings(warnings: Iterable[str]) -> None:
+    """Print warnings. Of several that differ only in their numbers, print the first and a count."""
     alike = defaultdict(list)
     for message in warnings:
         alike[re.sub(r"[\d.e+-]*\d", "#", message)].append(message)
     for messages in alike.values():
-        more = f" (The same of {len(messages) - 1} more.)" if len(messages) > 1 else ""
+        more = f" ({len(messages) - 1} more like this.)" if len(messages) > 1 else ""
         print(f"fwcrf: {messages[0]}{more}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""``fwcrf refine``: one image."""
+"""``fwcrf refine``: refine one image."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def refine(
     settings: Settings,
     reading: Reading,
 ) -> None:
-    """Better labels for IMAGE from a network's scores."""
+    """Refine the labels of IMAGE, given a network's scores."""
     from fwcrf.apps.batch.job import refine_files
     from fwcrf.apps.files.arrays import write_npy, write_npz
     from fwcrf.apps.files.formats import format_by_name, stem
@@ -51,17 +51,17 @@ def refine(
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--output") from error
     if probabilities is not None and format_by_name(probabilities) not in ("npy", "npz"):
-        raise typer.BadParameter(f"{probabilities} is not called .npy or .npz.", param_hint="--probabilities")
+        raise typer.BadParameter(f"{probabilities} must end in .npy or .npz.", param_hint="--probabilities")
     drawn = output.with_name(f"{stem(output)}-overlay.png") if overlay else None
     written = [path for path in (output, drawn, probabilities) if path is not None]
     for path in written:
         check_writable(path)
     if len({path.resolve() for path in [image, scores, *written]}) < 2 + len(written):
-        raise typer.BadParameter("each file that is read or written needs a name of its own.")
+        raise typer.BadParameter("two files have the same name; expected different ones.")
 
     found = refine_files(image, scores, settings, reading, return_probabilities=probabilities is not None)
     if drawn is not None and found.labels.ndim != 2:
-        raise typer.BadParameter("a volume cannot be drawn.", param_hint="--overlay")
+        raise typer.BadParameter("a volume cannot be drawn; leave it out.", param_hint="--overlay")
     write_labels(output, found.labels, affine=found.picture.affine)
     if drawn is not None:
         with writing(drawn) as file:

@@ -1,4 +1,4 @@
-"""``fwcrf train``: a network, a CRF behind it, or both."""
+"""``fwcrf train``: train a network, a CRF behind it, or both."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ def train(
         str,
         typer.Argument(
             metavar="CONFIG",
-            help="A YAML file, or the name of a config that comes along: pretrain, finetune-voc, "
+            help="A YAML file, or the name of a built-in config: pretrain, finetune-voc, "
             "finetune-cityscapes, joint-voc, joint-cityscapes, joint-small.",
             show_default=False,
         ),
     ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where everything is written.")
-    ],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FOLDER", help="Output folder.")],
     *,
     changes: Annotated[
         list[str] | None,
@@ -29,7 +27,7 @@ def train(
         ),
     ] = None,
 ) -> None:
-    """Train what CONFIG says, or go on where it was stopped: the same command again.
+    """Train as CONFIG says. After an interruption, the same command resumes.
 
     In several processes: torchrun --nproc-per-node 2 -m fwcrf train ...
     """

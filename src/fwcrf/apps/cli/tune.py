@@ -1,4 +1,4 @@
-"""``fwcrf tune``: settings for one's own data."""
+"""``fwcrf tune``: search settings on labelled images."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fwcrf.apps.cli.options import reading_of, settings_of, takes
-from fwcrf.apps.cli.progress import progress, say
+from fwcrf.apps.cli.progress import print_warnings, progress
 
 if TYPE_CHECKING:
     from fwcrf.apps.batch.job import Reading
@@ -23,35 +23,33 @@ def tune(
         Path,
         typer.Argument(
             metavar="SOURCE",
-            help="A folder of images, or a list: .csv or .jsonl with image, scores and truth.",
+            help="A folder of images, or a .csv or .jsonl list of image, scores and truth.",
             show_default=False,
         ),
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Where the best settings go, as YAML.")
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Output file, the best settings in YAML.")
     ],
     *,
     scores: Annotated[
         Path | None,
-        typer.Option("--scores", "-s", metavar="FOLDER", help="Scores, called like the images of a folder."),
+        typer.Option("--scores", "-s", metavar="FOLDER", help="Folder of scores: cat.npy for cat.jpg."),
     ] = None,
     truth: Annotated[
         Path | None,
-        typer.Option(
-            "--truth", "-t", metavar="FOLDER", help="True labels, called like the images of a folder."
-        ),
+        typer.Option("--truth", "-t", metavar="FOLDER", help="Folder of true labels: cat.png for cat.jpg."),
     ] = None,
-    trials: Annotated[int, typer.Option(min=1, help="Settings to try.")] = 40,
-    images: Annotated[int, typer.Option(min=1, help="Images to try them on, drawn at random.")] = 10,
+    trials: Annotated[int, typer.Option(min=1, help="Number of settings to try.")] = 40,
+    images: Annotated[int, typer.Option(min=1, help="Number of images, drawn at random.")] = 10,
     only: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME", help="Parameter to tune, such as lambda or bilateral.xy (default: all)."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of what is random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also draw what was tried: .png, .svg or .pdf.")
+        Path | None, typer.Option(metavar="FILE", help="Also plot the trials: .png, .svg or .pdf.")
     ] = None,
     workers: Annotated[
         int | None, typer.Option("--workers", "-j", min=1, help="Processes (default: one per processor).")
@@ -61,9 +59,8 @@ def tune(
 ) -> None:
     """Find lambda, weights and bandwidths on a few labelled images.
 
-    Settings are compared by the mean IoU over all the images together. `fwcrf refine` and `fwcrf batch` take
-    what is found with --config. After an interruption, run the same command: what was measured is not
-    measured again.
+    Settings are compared by the mean IoU over all images together. Pass FILE to `fwcrf refine` and
+    `fwcrf batch` with --config. After an interruption, the same command resumes.
     """
     import random
 
@@ -77,10 +74,10 @@ def tune(
     if source.is_dir() and (scores is None or truth is None):
         raise typer.BadParameter(f"{source} is a folder; it needs --scores and --truth.", param_hint="SOURCE")
     if output.suffix not in (".yaml", ".yml"):
-        raise typer.BadParameter(f"{output} is not called .yaml.", param_hint="--output")
+        raise typer.BadParameter(f"{output} must end in .yaml or .yml.", param_hint="--output")
     if plot is not None:
         if plot.suffix not in (".png", ".svg", ".pdf"):
-            raise typer.BadParameter(f"{plot} is not called .png, .svg or .pdf.", param_hint="--plot")
+            raise typer.BadParameter(f"{plot} must end in .png, .svg or .pdf.", param_hint="--plot")
         needed("matplotlib", "plot")
         check_writable(plot)
     check_writable(output)
@@ -96,9 +93,9 @@ def tune(
             seed=seed,
             num_workers=workers,
             journal=output.with_name(f"{output.stem}-trials.jsonl"),
-            progress=lambda trial: advance(f"{100 * trial.score:6.2f} %  {_in_words(trial.point)}"),
+            progress=lambda trial: advance(f"{100 * trial.score:6.2f} %  {_point_text(trial.point)}"),
         )
-    say(tuned.warnings)
+    print_warnings(tuned.warnings)
     for item, error in tuned.failures:
         print(f"left out: {item.image}: {error}", file=sys.stderr)
     summary = _summary(tuned, seed)
@@ -113,10 +110,10 @@ def _summary(tuned: Tuned, seed: int) -> str:
     return (
         f"mean IoU over {tuned.num_images} images, {len(tuned.trials)} trials, seed {seed}\n"
         f"scores alone  {100 * tuned.scores_alone:6.2f} %\n"
-        f"start         {100 * tuned.trials[0].score:6.2f} %  {_in_words(tuned.trials[0].point)}\n"
-        f"best          {100 * tuned.best.score:6.2f} %  {_in_words(tuned.best.point)}"
+        f"start         {100 * tuned.trials[0].score:6.2f} %  {_point_text(tuned.trials[0].point)}\n"
+        f"best          {100 * tuned.best.score:6.2f} %  {_point_text(tuned.best.point)}"
     )
 
 
-def _in_words(point: dict[str, float]) -> str:
+def _point_text(point: dict[str, float]) -> str:
     return ", ".join(f"{name} {value:g}" for name, value in point.items())
