@@ -125,7 +125,7 @@ def test_which_array(tmp_path):
     np.savez(tmp_path / "a.npz", one=np.zeros(1), two=np.ones(2), logits=np.ones(3))
     assert read_npz(tmp_path / "a.npz", "two")[1].tolist() == [1, 1]
     assert read_npz(tmp_path / "a.npz", prefer=("scores", "logits"))[0] == "logits"
-    with pytest.raises(FileError, match=r"has 3 arrays \('one', 'two', 'logits'\); say which one"):
+    with pytest.raises(FileError, match=r"has 3 arrays \('one', 'two', 'logits'\); choose one"):
         read_npz(tmp_path / "a.npz")
     with pytest.raises(FileError, match="has no array 'three'; it has 'one', 'two', 'logits'"):
         read_npz(tmp_path / "a.npz", "three")

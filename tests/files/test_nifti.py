@@ -62,7 +62,7 @@ def test_what_is_no_volume(tmp_path):
     with pytest.raises(FileError, match="does not start with a NIfTI header"):
         read_image(tmp_path / "a.nii.gz")
     nibabel.save(nibabel.Nifti1Image(VALUES[0], np.eye(4)), tmp_path / "b.nii")
-    with pytest.raises(FileError, match="expected three axes, or a fourth of channels"):
+    with pytest.raises(FileError, match="expected three axes, and optionally channels"):
         read_image(tmp_path / "b.nii")
 
 

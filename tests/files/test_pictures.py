@@ -115,7 +115,7 @@ def test_colours_that_are_no_labels(tmp_path):
     with pytest.raises(FileError, match=r"\(1, 2, 3\) at row 2, column 3 is not one of the VOC colour map"):
         read_labels(tmp_path / "a.png")
     Image.fromarray(COLOURS).save(tmp_path / "a.jpg")
-    with pytest.raises(FileError, match="JPEG, which does not keep labels"):
+    with pytest.raises(FileError, match="JPEG, which does not preserve labels"):
         read_labels(tmp_path / "a.jpg")
     Image.fromarray(GREY.astype(np.float32)).save(tmp_path / "a.tif")
     with pytest.raises(FileError, match="pixels of kind 'F'"):
@@ -182,7 +182,7 @@ def test_what_is_no_image(tmp_path):
     for path, said in (
         (tmp_path / "missing.png", "cannot be read: No such file"),
         (tmp_path / "empty.png", "is empty"),
-        (tmp_path / "text.png", "in no format that is known here"),
+        (tmp_path / "text.png", "has an unknown format; expected PNG"),
         (tmp_path, "is a folder"),
         ("/dev/zero", "not a regular file"),
     ):

@@ -1,8 +1,7 @@
 """Images, scores, label maps and settings in files.
 
-Files are not trusted: what one would take in memory is known and bounded before it is decoded, nothing is
-unpickled, and a damaged one is answered with a sentence (``FileError``). Files are written whole or not at
-all.
+Files are not trusted: their size in memory is checked before decoding, nothing is unpickled, and a damaged
+file raises ``FileError``. Files are written atomically.
 """
 
 from fwcrf.apps.files.images import Picture, read_image

@@ -1,7 +1,7 @@
-"""Arrays in numpy's own formats, without ever unpickling anything.
+"""``.npy`` and ``.npz`` files, without unpickling.
 
-numpy's reader of ``.npz`` trusts the sizes that the archive states; here the header of the array decides: it
-is checked first, and no more is decompressed than it says.
+numpy trusts the sizes that a ``.npz`` archive states. This reader checks the header of the array first and
+decompresses only the bytes that the header asks for.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.r
 
 
 def read_npy(path: Path | str, *, limit: int = DEFAULT_LIMIT) -> np.ndarray:
-    """The numbers in a ``.npy`` file."""
+    """Array of numbers from a ``.npy`` file."""
     with open(path, "rb") as file:
         return _read(file, str(path), limit)
 
@@ -28,7 +28,7 @@ def read_npy(path: Path | str, *, limit: int = DEFAULT_LIMIT) -> np.ndarray:
 def read_npz(
     path: Path | str, key: str | None = None, *, prefer: Sequence[str] = (), limit: int = DEFAULT_LIMIT
 ) -> tuple[str, np.ndarray]:
-    """An array of a ``.npz`` file, with its name: ``key``, or the first of ``prefer``, or the only one."""
+    """Name and array from a ``.npz`` file: ``key``, else the first name of ``prefer``, else the only one."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
@@ -37,18 +37,18 @@ def read_npz(
                 return chosen, _read(file, f"{path}, array {chosen!r},", limit)
     except FileError:
         raise
-    # What a broken archive raises is written down nowhere: zlib.error, NotImplementedError, RuntimeError...
+    # The exceptions for a broken archive are undocumented: zlib.error, NotImplementedError, RuntimeError...
     except Exception as error:
-        raise FileError(f"{path} is not a whole .npz file: {error}.") from error
+        raise FileError(f"{path} is not a complete .npz file: {error}.") from error
 
 
 def write_npy(file: IO[bytes], array: np.ndarray) -> None:
-    """One array; objects, which would be pickled, are refused."""
+    """Write one array. An array of objects raises ValueError, because it would be pickled."""
     np.lib.format.write_array(file, array, allow_pickle=False)
 
 
 def write_npz(file: IO[bytes], **arrays: np.ndarray) -> None:
-    """Arrays by name, compressed; objects, which would be pickled, are refused."""
+    """Write named arrays, compressed. An array of objects raises ValueError: it would be pickled."""
     np.savez_compressed(file, allow_pickle=False, **arrays)  # type: ignore[arg-type]
 
 
@@ -62,7 +62,7 @@ def _choose(path: str, names: list[str], key: str | None, prefer: Sequence[str])
         if name in names:
             return name
     if len(names) != 1:
-        raise FileError(f"{path} has {len(names)} arrays ({listed}); say which one (key=, or --key).")
+        raise FileError(f"{path} has {len(names)} arrays ({listed}); choose one (key=, or --key).")
     return names[0]
 
 
@@ -91,6 +91,6 @@ def _read(file: IO[bytes], name: str, limit: int) -> np.ndarray:
         if not count:
             raise FileError(f"{name} is truncated: it ends after {done} of {len(view)} bytes.")
         done += count
-    # In this machine's byte order, which is what torch takes.
+    # torch needs the native byte order.
     values = data.view(dtype).reshape(shape, order="F" if fortran_order else "C")
     return values.astype(dtype.newbyteorder("="), copy=False)

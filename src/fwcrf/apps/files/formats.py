@@ -1,4 +1,4 @@
-"""Which format a file has: by its first bytes where it is read, by its name where it is written."""
+"""Format of a file: from its first bytes for reading, from its name for writing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ENDINGS = {
 
 
 def format_of(path: Path | str) -> str:
-    """The format of a file by its first bytes: "png", "jpeg", "tiff", "npy", "npz" or "nifti"."""
+    """Format of a file, from its first bytes: "png", "jpeg", "tiff", "npy", "npz" or "nifti"."""
     path = Path(path)
     if path.is_dir():
         raise FileError(f"{path} is a folder; expected a file.")
@@ -44,20 +44,20 @@ def format_of(path: Path | str) -> str:
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
     if not start:
-        raise FileError(f"{path} is empty; was it written to the end?")
+        raise FileError(f"{path} is empty; was writing it interrupted?")
     for beginning, name in _BEGINNINGS.items():
         if start.startswith(beginning):
             return name
     if start[344:348] in (b"n+1\0", b"ni1\0") or start[4:8] in (b"n+2\0", b"ni2\0"):
         return "nifti"
     raise FileError(
-        f"{path} is in no format that is known here; expected PNG, JPEG, TIFF, .npy, .npz or NIfTI. "
-        "Its name plays no part in this, its first bytes do."
+        f"{path} has an unknown format; expected PNG, JPEG, TIFF, .npy, .npz or NIfTI. "
+        "The first bytes decide, not the name."
     )
 
 
 def format_by_name(path: Path | str) -> str | None:
-    """The format a name stands for, None if for none.
+    """Format of a file name. None if the ending is unknown.
 
     >>> format_by_name("scan.nii.gz"), format_by_name("a.PNG"), format_by_name("notes.txt")
     ('nifti', 'png', None)
@@ -66,7 +66,7 @@ def format_by_name(path: Path | str) -> str | None:
 
 
 def stem(path: Path | str) -> str:
-    """The name of a file without its folder and its ending, which may have two parts.
+    """File name without folder and ending. ``.nii.gz`` is one ending.
 
     >>> stem("scans/one.nii.gz"), stem("a.b.png")
     ('one', 'a.b')

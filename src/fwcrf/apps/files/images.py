@@ -17,18 +17,18 @@ from fwcrf.storage.limits import DEFAULT_LIMIT
 
 @dataclass(frozen=True)
 class Picture:
-    """What a file says of an image; ``values`` are ``(*grid, channels)``, or ``(*grid)`` for a grey one."""
+    """Image ``(*grid, channels)``, or ``(*grid)`` if grey, with the geometry that its file states."""
 
     values: np.ndarray
-    spatial_dims: int | None = None  # how many axes the grid has; None: the file does not say
-    spacing: tuple[float, ...] | None = None  # of the grid, in millimetres
-    affine: np.ndarray | None = None  # from voxels to millimetres
+    spatial_dims: int | None = None  # number of axes of the grid; None if the file does not say
+    spacing: tuple[float, ...] | None = None  # size of a voxel in millimetres
+    affine: np.ndarray | None = None  # matrix from voxels to millimetres
 
 
 def read_image(path: Path | str, *, key: str | None = None, limit: int = DEFAULT_LIMIT) -> Picture:
-    """An image or a volume: PNG, JPEG, TIFF, ``.npy``, ``.npz`` (``key`` names the array) or NIfTI.
+    """Image or volume from PNG, JPEG, TIFF, ``.npy``, ``.npz`` (``key`` names the array) or NIfTI.
 
-    ``limit`` bounds the bytes it may take in memory; a file that asks for more is refused undecoded.
+    A file that would take more than ``limit`` bytes of memory raises FileError before it is decoded.
     """
     path = Path(path)
     form = format_of(path)
@@ -39,7 +39,7 @@ def read_image(path: Path | str, *, key: str | None = None, limit: int = DEFAULT
     if form == "nifti":
         values, affine, spacing = read_nifti(path, limit)
         if values.ndim not in (3, 4):
-            raise FileError(f"{path} has shape {values.shape}; expected three axes, or a fourth of channels.")
+            raise FileError(f"{path} has shape {values.shape}; expected three axes, and optionally channels.")
         return Picture(values, 3, spacing, affine)
     values = read_colours(path, form, limit)
     return Picture(values, values.ndim - 1)

@@ -15,16 +15,16 @@ from fwcrf.storage.atomic import writing
 from fwcrf.storage.errors import FileError
 from fwcrf.storage.limits import DEFAULT_LIMIT
 
-# JPEG is not among them: it would change the labels.
+# Without JPEG, which would change the labels.
 _WRITTEN = ("png", "npy", "npz", "tiff", "nifti")
 
 
 def read_labels(path: Path | str, *, key: str | None = None, limit: int = DEFAULT_LIMIT) -> np.ndarray:
-    """A label map, one whole number per pixel: palette or grey PNG, TIFF, ``.npy``, ``.npz`` or NIfTI."""
+    """Label map, one whole number per pixel, from PNG, TIFF, ``.npy``, ``.npz`` or NIfTI."""
     path = Path(path)
     form = format_of(path)
     if form == "jpeg":
-        raise FileError(f"{path} is a JPEG, which does not keep labels as they were; expected PNG or .npy.")
+        raise FileError(f"{path} is a JPEG, which does not preserve labels; expected PNG or .npy.")
     if form == "npy":
         values = read_npy(path, limit=limit)
     elif form == "npz":
@@ -41,7 +41,7 @@ def read_labels(path: Path | str, *, key: str | None = None, limit: int = DEFAUL
 
 
 def check_labels_name(path: Path | str) -> str:
-    """The format a name for a label map stands for; refused if labels cannot be written in it."""
+    """Format of a file name. Raises FileError if label maps cannot be written in it."""
     form = format_by_name(path)
     if form not in _WRITTEN:
         lossy = ", and JPEG would change them" if form == "jpeg" else ""
@@ -50,9 +50,9 @@ def check_labels_name(path: Path | str) -> str:
 
 
 def write_labels(path: Path | str, labels: np.ndarray, *, affine: np.ndarray | None = None) -> None:
-    """Write a label map, whole or not at all, in the format that the name stands for.
+    """Write a label map atomically, in the format of the file name.
 
-    A PNG gets the palette of PASCAL VOC; ``affine`` goes into a NIfTI file.
+    A PNG gets the palette of PASCAL VOC. ``affine`` is stored in NIfTI files only.
     """
     check_labels_name(path)
     with writing(path) as file:
@@ -62,7 +62,7 @@ def write_labels(path: Path | str, labels: np.ndarray, *, affine: np.ndarray | N
 def encode_labels(
     file: IO[bytes], name: str, labels: np.ndarray, *, affine: np.ndarray | None = None
 ) -> None:
-    """The bytes of a file called ``name`` with these labels, into a file that is open."""
+    """Write labels to an open file, in the format of the file name ``name``."""
     form = check_labels_name(name)
     narrow = _narrowed(labels)
     if form == "npy":
@@ -78,13 +78,13 @@ def encode_labels(
         if labels.ndim != 2 or not np.can_cast(narrow.dtype, deepest):
             raise FileError(
                 f"{name}: labels of shape {labels.shape} up to {labels.max()} do not fit; a {form} takes two "
-                f"axes and labels up to {np.iinfo(deepest).max}, .npy anything."
+                f"axes and labels up to {np.iinfo(deepest).max}, .npy any shape and label."
             )
         (write_indices if form == "png" else write_grey_tiff)(file, narrow)
 
 
 def _narrowed(labels: np.ndarray) -> np.ndarray:
-    """In the smallest type that holds them, unsigned where it can be, in C order."""
+    """Labels in the smallest sufficient dtype, unsigned if possible, in C order."""
     if labels.size == 0:
         raise FileError(f"labels have shape {labels.shape}; expected at least one pixel.")
     least, greatest = int(labels.min()), int(labels.max())

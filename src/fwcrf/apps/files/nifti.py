@@ -1,4 +1,4 @@
-"""Medical volumes, by nibabel."""
+"""NIfTI volumes, read and written by nibabel."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fwcrf.optional import needed
 from fwcrf.storage.errors import FileError
 from fwcrf.storage.limits import check_size
 
-# Before the numbers there may be extensions, which are read whole.
-_LONGEST_BEGINNING = 1 << 24
+# Most bytes of header extensions before the values; nibabel reads them all into memory.
+_MOST_HEADER_BYTES = 1 << 24
 
 
 def read_nifti(path: Path, limit: int) -> tuple[np.ndarray, np.ndarray, tuple[float, ...]]:
-    """The values as stored, the affine map to millimetres, and the size of a voxel along three axes."""
+    """Values as stored, affine matrix to millimetres, and the size of a voxel along three axes."""
     nibabel = needed("nibabel", "medical")
     try:
         _check_header(path, limit)
@@ -32,11 +32,11 @@ def read_nifti(path: Path, limit: int) -> tuple[np.ndarray, np.ndarray, tuple[fl
 
 
 def write_nifti(file: IO[bytes], labels: np.ndarray, affine: np.ndarray | None, compressed: bool) -> None:
-    """A label map of three axes."""
+    """Write a label map of three axes."""
     nibabel = needed("nibabel", "medical")
     volume = nibabel.Nifti1Image(labels, np.eye(4) if affine is None else affine, dtype=labels.dtype)
     data = volume.to_bytes()
-    # Without the time, so that the same labels give the same file.
+    # mtime=0, so that equal labels give equal files.
     file.write(gzip.compress(data, mtime=0) if compressed else data)
 
 
@@ -52,10 +52,10 @@ def _check_header(path: Path, limit: int) -> None:
     if len(start) < length or (length == 348 and start[344:347] != b"n+1"):
         raise FileError(f"{path} does not start with a NIfTI header; expected a .nii or .nii.gz file.")
     header = kind(start[:length])
-    if not 0 <= float(header["vox_offset"]) <= _LONGEST_BEGINNING:
+    if not 0 <= float(header["vox_offset"]) <= _MOST_HEADER_BYTES:
         raise FileError(
             f"{path} says its values start at byte {float(header['vox_offset']):.0f}; "
-            f"expected at most {_LONGEST_BEGINNING}."
+            f"expected at most {_MOST_HEADER_BYTES}."
         )
-    # Scaled values become float64.
+    # nibabel converts scaled values to float64.
     check_size(path, header.get_data_shape(), max(8, header.get_data_dtype().itemsize), limit)

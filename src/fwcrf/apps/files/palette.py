@@ -1,4 +1,4 @@
-"""The colours of PASCAL VOC, in which label maps are drawn."""
+"""The PASCAL VOC colour map, and label maps drawn over images."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def voc(count: int = 256) -> np.ndarray:
-    """The first colours of the VOC colour map, ``(count, 3)`` uint8.
+    """First colours of the VOC colour map, ``(count, 3)`` uint8.
 
     Bits 0, 1, 2 of the label are the highest bits of red, green, blue, bits 3, 4, 5 the next, and so on.
 
@@ -23,10 +23,10 @@ def voc(count: int = 256) -> np.ndarray:
 
 
 def overlay(image: np.ndarray, labels: np.ndarray, opacity: float = 0.5) -> np.ndarray:
-    """Labels in colour over a picture, ``(H, W, 3)`` uint8; the background, label 0, leaves it as it is.
+    """Picture with coloured labels, ``(H, W, 3)`` uint8. Label 0, the background, stays uncoloured.
 
-    ``image`` is ``(H, W)`` or ``(H, W, channels)``, of which one is shown as grey, three and more as red,
-    green and blue. Values that are not uint8 are stretched from their least to their greatest.
+    ``image`` is ``(H, W)`` or ``(H, W, channels)``. With one or two channels the first is shown as grey,
+    else the first three as RGB. Values that are not uint8 are rescaled from [min, max] to [0, 255].
     """
     image = image[..., None] if image.ndim == 2 else image
     shown = image[..., :3] if image.shape[-1] >= 3 else np.repeat(image[..., :1], 3, -1)

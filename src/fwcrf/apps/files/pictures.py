@@ -1,4 +1,4 @@
-"""PNG, JPEG and TIFF by Pillow; TIFF that Pillow cannot read in full by tifffile."""
+"""PNG, JPEG and TIFF, read by Pillow. TIFF with wide colours or several pages is read by tifffile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fwcrf.optional import needed
 from fwcrf.storage.errors import FileError
 from fwcrf.storage.limits import check_size
 
-# What Pillow calls the kinds of pixels, the kind they are read as, and the bytes of one.
+# Pillow's mode of a file: the mode to convert it to, and the bytes per pixel.
 _COLOURS = {
     "1": ("L", 1),
     "L": ("L", 1),
@@ -33,18 +33,18 @@ _LABELS |= {"1": ("1", 1), "P": ("P", 1)}
 
 
 def read_colours(path: Path, form: str, limit: int) -> np.ndarray:
-    """``(H, W, channels)``: grey or RGB; transparency is left out, a palette is looked up."""
+    """Image ``(H, W, channels)``, grey or RGB. Transparency is dropped, a palette becomes RGB."""
     return _read(path, form, limit, _COLOURS)
 
 
 def read_indices(path: Path, form: str, limit: int) -> np.ndarray:
-    """A label map ``(H, W)``: indices of a palette, grey values, or colours of the VOC colour map."""
+    """Label map ``(H, W)``, from palette indices, grey values, or colours of the VOC colour map."""
     values = _read(path, form, limit, _LABELS)
     return values[..., 0] if values.shape[-1] == 1 else _labels_of_colours(path, values)
 
 
 def write_indices(file: IO[bytes], labels: np.ndarray) -> None:
-    """A label map ``(H, W)`` of uint8 as a PNG with the VOC palette."""
+    """Write a label map ``(H, W)`` of uint8 as a PNG with the VOC palette."""
     Image = needed("PIL.Image", "images")
     picture = Image.frombytes("P", labels.shape[::-1], np.ascontiguousarray(labels, np.uint8).tobytes())
     picture.putpalette(voc().tobytes())
@@ -52,18 +52,18 @@ def write_indices(file: IO[bytes], labels: np.ndarray) -> None:
 
 
 def write_colours(file: IO[bytes], image: np.ndarray, form: str = "PNG") -> None:
-    """``(H, W, 3)`` of uint8 as a PNG, or another format by the name Pillow has for it."""
+    """Write an image ``(H, W, 3)`` of uint8 as a PNG, or in another format of Pillow."""
     needed("PIL.Image", "images").fromarray(image).save(file, form)
 
 
 def write_grey_tiff(file: IO[bytes], labels: np.ndarray) -> None:
-    """A label map ``(H, W)`` of uint8 or uint16 as a TIFF."""
+    """Write a label map ``(H, W)`` of uint8 or uint16 as a TIFF."""
     needed("PIL.Image", "images").fromarray(labels).save(file, "TIFF", compression="tiff_adobe_deflate")
 
 
 def _read(path: Path, form: str, limit: int, modes: dict[str, tuple[str, int]]) -> np.ndarray:
     try:
-        # Opened here, because Pillow leaves open what it cannot decode.
+        # Opened here, because Pillow does not close a file that it cannot decode.
         with open(path, "rb") as file:
             picture = _opened(file, form)
             if picture is None:
@@ -75,7 +75,7 @@ def _read(path: Path, form: str, limit: int, modes: dict[str, tuple[str, int]]) 
             values = np.asarray(picture if kind == picture.mode else picture.convert(kind))
     except FileError:
         raise
-    # A broken file can make a decoder raise anything; whatever it is, the file is to blame.
+    # A damaged file can make a decoder raise any exception.
     except Exception as error:
         raise FileError(
             f"{path} cannot be decoded as {form.upper()}: {error}. Is it truncated or damaged?"
@@ -85,9 +85,9 @@ def _read(path: Path, form: str, limit: int, modes: dict[str, tuple[str, int]]) 
 
 
 def _opened(file: IO[bytes], form: str) -> Any:
-    """The picture with its header read and its pixels not; None for a TIFF that needs tifffile."""
+    """Pillow image, header read, pixels not yet decoded. None for a TIFF that needs tifffile."""
     needed("PIL.Image", "images")
-    # The classes themselves, because Image.open has a bound on the size of its own, for the whole program.
+    # The plugin classes, because Image.open applies Pillow's global size limit.
     from PIL.JpegImagePlugin import JpegImageFile
     from PIL.PngImagePlugin import PngImageFile
     from PIL.TiffImagePlugin import TiffImageFile
@@ -99,17 +99,17 @@ def _opened(file: IO[bytes], form: str) -> Any:
     except SyntaxError:
         return None
     bits = picture.tag_v2.get(258, (1,))
-    # Pillow would drop the lower bits of wide colours, and takes the pages of a volume one by one.
+    # Pillow drops the lower bits of wide colours and reads only one page at a time.
     if getattr(picture, "n_frames", 1) == 1 and (len(bits) == 1 or max(bits) <= 8):
         return picture
     return None
 
 
 def _read_tiff(path: Path, limit: int) -> np.ndarray:
-    """Any TIFF, ``(H, W, channels)`` or, of several pages, ``(pages, H, W, channels)``."""
+    """Values of a TIFF, ``(H, W, channels)``, or ``(pages, H, W, channels)`` if it has several pages."""
     tifffile = needed("tifffile", "images")
     with tifffile.TiffFile(path) as tiff:
-        len(tiff.pages)  # ends at a page that was there before; series would follow a circle of them for ever
+        len(tiff.pages)  # stops at a cycle of pages, in which tiff.series would loop forever
         series = tiff.series[0]
         if series.dtype is None or series.dtype.kind not in "buif":
             raise FileError(f"{path} has dtype {series.dtype}; expected whole or floating-point numbers.")

@@ -1,4 +1,4 @@
-"""YAML as data: plain values, nothing constructed, and no more of them than the text is long."""
+"""Safe YAML: plain values only, no objects, no aliases, bounded size."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ LARGEST = 1 << 20
 
 
 def load_yaml(text: bytes | str, source: str, extra: str) -> Any:
-    """What a text holds; ``source`` is named in messages, ``extra`` is what to install where YAML is missing.
+    """Parsed YAML. Error messages name ``source``. ``extra`` is the extra of fwcrf that installs PyYAML.
 
-    Aliases are refused: a few lines of them stand for more values than there is memory for, or for a list
-    that holds itself.
+    Aliases raise FileError: a few lines of them can expand to more values than memory holds, or to a list
+    that contains itself.
     """
     yaml = needed("yaml", extra)
     if len(text) > LARGEST:
-        raise FileError(f"{source} is larger than {LARGEST} bytes; expected settings, a few lines.")
+        raise FileError(f"{source} is larger than {LARGEST} bytes; expected a few lines of settings.")
 
     class Plain(yaml.SafeLoader):
         def compose_node(self, parent: Any, index: Any) -> Any:
@@ -31,6 +31,6 @@ def load_yaml(text: bytes | str, source: str, extra: str) -> Any:
         return yaml.load(text, Plain)
     except FileError:
         raise
-    # Beside YAMLError, what the constructors of numbers and dates raise: ValueError, IndexError, and more.
+    # YAMLError, and ValueError, IndexError and more from the constructors of numbers and dates.
     except Exception as error:
         raise FileError(f"{source} is not YAML: {' '.join(str(error).split())}") from error

@@ -1,4 +1,4 @@
-"""Scores of a network from files: probabilities, logits, or a label map to start from."""
+"""Scores of a network from files: probabilities, logits, or a label map."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fwcrf.storage.limits import DEFAULT_LIMIT
 Kind = Literal["probabilities", "logits", "labels"]
 Given = Literal["probabilities", "logits", "labels", "mask"]
 
-# Names that people give to the arrays in a .npz file, and what they mean.
+# Common names of arrays in .npz files, and the kind of scores they mean.
 _NAMES: dict[str, Kind] = {
     "probabilities": "probabilities",
     "prob": "probabilities",
@@ -32,7 +32,7 @@ _NAMES: dict[str, Kind] = {
 
 @dataclass(frozen=True)
 class Scores:
-    """``values`` are ``(*grid, L)``; ``(*grid)`` if they are labels, or of label 1 against label 0."""
+    """Scores ``(*grid, L)``, or ``(*grid)`` for labels and for scores of label 1 against label 0."""
 
     values: np.ndarray
     kind: Kind
@@ -48,9 +48,9 @@ def read_scores(
 ) -> Scores:
     """Scores per label (``.npy``, ``.npz``, NIfTI with a fourth axis) or a label map (PNG, TIFF, integers).
 
-    ``kind`` says what the numbers are. Unless given, floating-point numbers are "probabilities", or what an
-    array in a ``.npz`` file is called; others are "labels". A "mask" is label 1 wherever it is not 0.
-    ``label_axis`` is the axis of the labels in the file.
+    Without ``kind``, whole numbers are "labels". Floating-point numbers are "probabilities", unless the array
+    of a ``.npz`` file is named "logits" or "labels". A "mask" is label 1 wherever it is not 0. ``label_axis``
+    is the axis of the labels in the file.
     """
     path = Path(path)
     form = format_of(path)
@@ -58,7 +58,7 @@ def read_scores(
     if form in ("png", "jpeg", "tiff"):
         values = read_labels(path, limit=limit)
         if kind in ("probabilities", "logits"):
-            raise FileError(f"{path} is a label map, and {kind} were expected: .npy, .npz or NIfTI.")
+            raise FileError(f"{path} is a label map; expected {kind} in a .npy, .npz or NIfTI file.")
     elif form == "npz":
         name, values = read_npz(path, key, prefer=tuple(_NAMES), limit=limit)
         named = _NAMES.get(name, named)
@@ -78,6 +78,6 @@ def read_scores(
 def _check_axis(path: Path, values: np.ndarray, axis: int) -> None:
     if not -values.ndim <= axis < values.ndim:
         raise FileError(
-            f"{path} has shape {values.shape}, and axis {axis} was said to hold the labels; expected an axis "
+            f"{path} has shape {values.shape}, which has no axis {axis} for the labels; expected an axis "
             f"from {-values.ndim} to {values.ndim - 1}."
         )

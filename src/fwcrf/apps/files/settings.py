@@ -1,4 +1,4 @@
-"""The settings of a refinement, as they stand in a file.
+"""The settings of a refinement, and their file format.
 
 ::
 
@@ -10,7 +10,7 @@
     compatibility: 1.0
     rounding: nearest
 
-Whatever is left out has the default of ``fwcrf.refine``. The file is YAML, of which JSON is a part.
+Omitted settings have the defaults of ``fwcrf.refine``. The file is YAML or JSON.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _KERNELS = {"spatial": ("xy", "weight"), "bilateral": ("xy", "color", "weight")}
 
 @dataclass(frozen=True)
 class Settings:
-    """All that decides the labels, beside the image and the scores; plain values, as in the file."""
+    """All inputs of ``fwcrf.refine`` except image and scores, as plain values of a YAML file."""
 
     solver: Mapping[str, Any] = field(default_factory=lambda: {"name": "l2fw"})
     num_steps: int = 10
@@ -46,7 +46,7 @@ class Settings:
 
     @classmethod
     def of(cls, values: Mapping[str, Any], source: str = "settings") -> Settings:
-        """From a mapping such as a file holds; ``source`` is named in messages.
+        """Settings from a mapping, as parsed from a file. Error messages name ``source``.
 
         >>> Settings.of({"solver": "mf", "num_steps": 5}).solver
         {'name': 'mf'}
@@ -83,11 +83,11 @@ class Settings:
                     )
 
     def mapping(self) -> dict[str, Any]:
-        """As ``of`` takes it."""
+        """Plain mapping, the inverse of ``of``."""
         return _plain(asdict(self), "settings")
 
     def fingerprint(self, **more: Any) -> str:
-        """The same for the same settings, and for no others; ``more`` is taken in."""
+        """Hash of the settings and of ``more``: changes if any of them changes."""
         text = json.dumps([self.mapping(), more], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -119,7 +119,7 @@ def read_settings(path: Path | str) -> Settings:
 
 
 def write_settings(path: Path | str, settings: Settings, comment: str = "") -> None:
-    """Settings as YAML, whole or not at all, below a comment."""
+    """Write settings as YAML, atomically, below a comment."""
     lines = "".join(f"# {line}\n" for line in comment.splitlines())
     text = needed("yaml", "cli").safe_dump(settings.mapping(), sort_keys=False, default_flow_style=None)
     with writing(path) as file:
@@ -127,7 +127,7 @@ def write_settings(path: Path | str, settings: Settings, comment: str = "") -> N
 
 
 def _plain(value: Any, source: str) -> Any:
-    """Lists, dictionaries, finite numbers and words; numbers that YAML takes for words (1e-3) are numbers."""
+    """Value with tuples as lists, and numbers that YAML reads as text (1e-3) as floats."""
     if isinstance(value, Mapping):
         return {str(k): _plain(v, source) for k, v in value.items()}
     if isinstance(value, list | tuple):
