@@ -59,17 +59,17 @@ def test_lists(tmp_path):
         (
             "a.csv",
             "image,scores,color\na.png,a.npy,red\n",
-            "line 2 has 'color': 'red'; expected paths called",
+            "line 2 has 'color': 'red'; expected the paths image",
         ),
         ("a.csv", "image,scores\na.png,a.npy,red\n", "line 2 has more cells than there are columns"),
         ("a.csv", "image,scores\n", "lists no images"),
-        ("a.csv", "image,scores,output\na.png,a.npy,../b.png\n", "leaves the folder"),
-        ("a.csv", "image,scores,output\na.png,a.npy,/b.png\n", "leaves the folder"),
+        ("a.csv", "image,scores,output\na.png,a.npy,../b.png\n", "leaves the output folder"),
+        ("a.csv", "image,scores,output\na.png,a.npy,/b.png\n", "leaves the output folder"),
         ("a.csv", "image,scores\na.png,a.npy\nb/a.jpg,b.npy\n", "would both be written to a.png"),
         ("a.csv", "image,scores,output\na,a,b.png\nc,c,./b.png\n", "would both be written to b.png"),
         ("a.jsonl", '{"image": "a.png"\n', "cannot be read as JSONL"),
         ("a.jsonl", "[1, 2]\n", "line 1 is not an object"),
-        ("a.jsonl", '{"image": "a.png", "scores": 3}\n', "line 1 has 'scores': 3; expected paths"),
+        ("a.jsonl", '{"image": "a.png", "scores": 3}\n', "line 1 has 'scores': 3; expected the paths"),
         ("a.txt", "a.png\n", r"expected \.csv or \.jsonl"),
         ("a.csv", "image,scores\n\0,b\n" + "x" * 200_000, "has no 'scores'|cannot be read as CSV"),
     ],
@@ -82,7 +82,7 @@ def test_mistakes_in_a_list_are_explained(tmp_path, name, text, said):
 def test_mistakes_with_folders_are_explained(folders):
     images, scores = folders / "images", folders / "scores"
     for arguments, said in (
-        ((images,), "say where their scores are"),
+        ((images,), "add the folder of scores"),
         ((images, folders / "nowhere"), "is not a folder"),
         ((folders / "truth.csv",), "cannot be read: No such file"),
         (

@@ -98,13 +98,13 @@ def test_files_of_others_are_not_touched(source, tmp_path):
     (tmp_path / "out" / "1.npy").write_text("mine")
     (tmp_path / "out" / "3.npy").write_text("mine")
     with pytest.raises(
-        FileError, match=r"1\.npy is there already .*, and 1 more like it; choose another folder"
+        FileError, match=r"1\.npy exists already .*, and 1 more like it; choose another folder"
     ):
         do(source, job)
     assert (tmp_path / "out" / "1.npy").read_text() == "mine"
     assert do(source, job, overwrite=True) == (ALL, [])
     (tmp_path / "out" / "0.npy").write_text("corrected by hand")
-    with pytest.raises(FileError, match=r"0\.npy is there already"):
+    with pytest.raises(FileError, match=r"0\.npy exists already"):
         do(source, job)
 
 

@@ -1,5 +1,5 @@
-"""Many images: a list of them, a job for each, and engines that run it.
+"""Batches of images: a list of items, a job per item, and engines that run the jobs.
 
-A job is a function from an item of the list to a temporary file. The process that runs the batch alone puts
-files in place and keeps the journal, so that every engine resumes alike and writes the same bytes.
+A job writes its output to a temporary file. Only the process that runs the batch renames files and writes the
+journal, so that every engine resumes in the same way and writes the same bytes.
 """

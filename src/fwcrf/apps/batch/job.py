@@ -1,4 +1,4 @@
-"""The work itself: from an image file and a file of scores to labels."""
+"""The job of a batch: refine the scores of one image file into a label map."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from fwcrf.storage.limits import DEFAULT_LIMIT
 
 @dataclass(frozen=True)
 class Reading:
-    """How files are to be understood."""
+    """Reading options for image files and score files."""
 
-    kind: Given | None = None  # what the scores are, if their file does not say
-    key: str | None = None  # the array of a .npz file
+    kind: Given | None = None  # kind of scores; None: from the file
+    key: str | None = None  # name of the array in a .npz file
     label_axis: int = -1
-    num_labels: int | None = None  # of label maps
-    confidence: float | None = None  # in label maps
-    void: int = 255  # "no label", in label maps
+    num_labels: int | None = None  # number of labels in label maps
+    confidence: float | None = None  # confidence in label maps
+    void: int = 255  # value of unlabelled pixels in label maps
     resize: Literal["scores", "image"] | None = None
     limit: int = DEFAULT_LIMIT
 
@@ -42,7 +42,7 @@ _DEFAULT_READING = Reading()
 
 @dataclass(frozen=True)
 class Refined:
-    """Labels, the image they are of, and the probabilities if they were asked for."""
+    """Labels and their image. ``probabilities`` is None unless requested."""
 
     picture: Picture
     labels: np.ndarray
@@ -57,7 +57,7 @@ def refine_files(
     *,
     return_probabilities: bool = False,
 ) -> Refined:
-    """``fwcrf.refine`` of what two files hold."""
+    """Result of ``fwcrf.refine`` for an image file and a file of scores."""
     import fwcrf
 
     picture = read_image(image, limit=reading.limit)
@@ -84,12 +84,12 @@ def refine_files(
 
 
 def without_void(labels: np.ndarray, void: int, name: str) -> np.ndarray:
-    """Labels as int64, -1 where there is none."""
+    """Labels as int64, with -1 for unlabelled pixels."""
     known = labels.astype(np.int64)
     known[labels == void] = -1
     if known.max() < 1 and (known < 0).any():
         raise FileError(
-            f"{name} has no labels other than 0 and {void}, which stands for none. If it is a mask, say so: "
+            f"{name} has no labels other than 0 and {void}, which means unlabelled. If it is a mask, use "
             "kind='mask', or --from mask."
         )
     return known
@@ -97,7 +97,7 @@ def without_void(labels: np.ndarray, void: int, name: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Staged:
-    """A finished output that is not yet in its place."""
+    """A finished output in a temporary file."""
 
     temporary: str
     sha256: str
@@ -106,9 +106,9 @@ class Staged:
 
 @dataclass(frozen=True)
 class RefineJob:
-    """From an item to its output, in a temporary file beside where it belongs. Nothing else is changed.
+    """Function from an item to its output, staged as a temporary file in the output's folder.
 
-    On one thread: at one number of threads, results are the same bits wherever they are computed.
+    It runs on one thread, because the bits of a result depend on the number of threads.
     """
 
     folder: str
@@ -120,7 +120,7 @@ class RefineJob:
 
         torch.set_num_threads(1)
         output = Path(self.folder) / item.output
-        with hearing() as said:
+        with recorded_warnings() as messages:
             found = refine_files(item.image, item.scores, self.settings, self.reading)
         try:
             with staging(output.parent) as (file, temporary):
@@ -128,10 +128,10 @@ class RefineJob:
         except OSError as error:
             raise FileError(f"{output} cannot be written: {error.strerror or error}.") from error
         digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
-        return Staged(str(temporary), digest, tuple(said))
+        return Staged(str(temporary), digest, tuple(messages))
 
     def key(self, item: Item) -> str:
-        """Changes whenever the output might: with the settings, the files that are read, and the version."""
+        """Hash of everything that the output depends on: settings, input files and version."""
         from fwcrf import __version__
 
         files = [file_identity(path) for path in (item.image, item.scores)]
@@ -139,17 +139,17 @@ class RefineJob:
 
 
 @contextmanager
-def hearing() -> Iterator[list[str]]:
-    """What is warned of in the block, each once; the list is filled at its end."""
-    said: list[str] = []
-    with warnings.catch_warnings(record=True) as heard:
+def recorded_warnings() -> Iterator[list[str]]:
+    """List of the warnings raised in the block, without duplicates; filled when the block ends."""
+    messages: list[str] = []
+    with warnings.catch_warnings(record=True) as recorded:
         warnings.simplefilter("always")
-        yield said
-    said += dict.fromkeys(str(w.message) for w in heard)
+        yield messages
+    messages += dict.fromkeys(str(w.message) for w in recorded)
 
 
 def file_identity(path: str) -> list[Any]:
-    """What tells whether a file has changed since."""
+    """Name, size and modification time of a file; the name alone if it cannot be read."""
     try:
         status = os.stat(path)
     except OSError:

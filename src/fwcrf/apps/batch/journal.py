@@ -1,9 +1,8 @@
-"""What a batch has done, line by line in a file beside its outputs.
+"""Journal of a batch: a file of lines beside its outputs.
 
-A line is written when an output is finished and before it is put in its place, with the hash of its bytes and
-a key that stands for everything it was made from. So a file whose hash is on a line is whole; with the key of
-today, it is what would be made again. Lines that a power failure or another program has spoilt count for
-nothing.
+A line is written when an output is finished, before it is renamed into place. It has the hash of the output's
+bytes and a key, the hash of its inputs and settings. A file whose hash is in the journal is complete; if the
+key is also unchanged, it is up to date. Damaged lines are ignored.
 """
 
 from __future__ import annotations
@@ -24,14 +23,14 @@ State = Literal["missing", "done", "stale", "foreign"]
 
 
 class Journal:
-    """The journal of a folder; closed at the end of a ``with`` block."""
+    """The journal of a folder, a context manager."""
 
     def __init__(self, folder: Path | str) -> None:
         self.path: Path = Path(folder) / NAME
         self.keys: dict[tuple[str, str], set[str]] = defaultdict(set)
         if self.path.exists():
             for line in self.path.read_bytes().splitlines():
-                self._take(line)
+                self._parse(line)
         self.file: IO[bytes] = open(self.path, "ab", buffering=0)  # noqa: SIM115 - closed by __exit__
         if self.file.tell() and not self.path.read_bytes().endswith(b"\n"):
             self.file.write(b"\n")
@@ -43,7 +42,7 @@ class Journal:
         self.file.close()
 
     def state(self, output: str, key: str) -> State:
-        """What is to be thought of an output: "foreign" if it is not, or no longer, what was written."""
+        """State of an output. "foreign": the journal does not know its bytes; "stale": its key changed."""
         path = self.path.parent / output
         if not path.exists():
             return "missing"
@@ -57,7 +56,7 @@ class Journal:
         self.keys[output, sha256].add(key)
 
     def note(self, line: dict[str, Any]) -> None:
-        # In one call: a process that is killed leaves a whole line or none.
+        # One write call: a killed process leaves a complete line or none.
         data = json.dumps(line).encode() + b"\n"
         try:
             whole = self.file.write(data) == len(data)
@@ -66,7 +65,7 @@ class Journal:
         if not whole:
             raise FileError(f"{self.path} cannot be written: {os.strerror(errno.ENOSPC)}.")
 
-    def _take(self, line: bytes) -> None:
+    def _parse(self, line: bytes) -> None:
         try:
             read = json.loads(line)
             self.keys[read["output"], read["sha256"]].add(read["key"])

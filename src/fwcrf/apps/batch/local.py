@@ -1,7 +1,7 @@
 """Jobs in several processes of this machine.
 
-Each worker has a pipe of its own. A worker that dies, for want of memory for example, costs the item it was
-at and is replaced; a parent that dies takes its workers with it.
+Each worker has its own pipe. If a worker dies, for example for lack of memory, its item fails and another
+worker starts. If the parent dies, the workers exit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Failure:
-    """Why there is no result."""
+    """The reason why a job has no result."""
 
     message: str
 
@@ -29,14 +29,13 @@ class Failure:
 class _Worker:
     process: BaseProcess
     pipe: Connection
-    index: int = -1  # of the item it is at
+    index: int = -1  # of its current item
 
 
 class Pool:
-    """Workers for a job, at hand until the end of a ``with`` block.
+    """Worker processes for a job, a context manager that stops them at the end.
 
-    ``num_workers`` of them at most: as many as there are processors, unless given. ``prepare`` is called in
-    each before anything else.
+    At most ``num_workers``, by default one per processor. Each worker calls ``prepare`` first.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class Pool:
         self.idle, self.busy = [], []
 
     def run(self, items: Sequence[Any]) -> Iterator[tuple[int, Any]]:
-        """The job of every item, with the item's index, as they are finished; a ``Failure`` if it raises."""
+        """Yield (index of an item, result) in order of completion; a ``Failure`` if the job raised."""
         waiting = iter(range(len(items)))
         for _, index in zip(range(self.num_workers), waiting, strict=False):
             self._begin(items[index], index)
@@ -77,7 +76,7 @@ class Pool:
         worker = self.idle.pop() if self.idle else _started(self.job, self.prepare)
         worker.index = index
         self.busy.append(worker)
-        # A worker that is dead by now is noticed where its answer is awaited.
+        # The death of a worker is handled in _answer.
         with suppress(ConnectionError):
             worker.pipe.send(item)
 
@@ -100,13 +99,13 @@ def run(
     num_workers: int | None = None,
     prepare: Callable[[], None] | None = None,
 ) -> Iterator[tuple[int, Any]]:
-    """``Pool.run`` with workers for this alone."""
+    """Results of ``Pool.run``, with a pool that exists for this call only."""
     with Pool(job, num_workers, prepare) as pool:
         yield from pool.run(items)
 
 
 def processors() -> int:
-    """How many this process may use."""
+    """Number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -115,7 +114,7 @@ def _started(job: Callable[[Any], Any], prepare: Callable[[], None] | None) -> _
     ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(theirs, job, prepare), daemon=True)
     process.start()
-    # The only copies left are those of the worker, so that its death is the end of the pipe.
+    # The worker holds the only copy of this end, so that its death closes the pipe.
     theirs.close()
     return _Worker(process, ours)
 
@@ -136,7 +135,7 @@ def _cause_of_death(process: BaseProcess) -> str:
 
 
 def _work(pipe: Connection, job: Callable[[Any], Any], prepare: Callable[[], None] | None) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it too, and stops the workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent gets the signal too and stops the workers
     threading.Thread(target=_die_with_parent, daemon=True).start()
     if prepare is not None:
         prepare()
@@ -149,12 +148,12 @@ def _work(pipe: Connection, job: Callable[[Any], Any], prepare: Callable[[], Non
 
 
 def attempt(job: Callable[[Any], Any], item: Any) -> Any:
-    """``job(item)``, or a ``Failure`` with what it raised."""
+    """Result of ``job(item)``, or a ``Failure`` with the message of the exception."""
     try:
         return job(item)
     except MemoryError:
         return Failure("there is too little memory for it")
-    # Sentences of ours and of the operating system speak for themselves.
+    # These messages are complete sentences; the name of the class adds nothing.
     except (ValueError, OSError) as error:
         return Failure(str(error))
     except Exception as error:

@@ -1,6 +1,6 @@
-"""One batch at a time in a folder.
+"""File lock: at most one batch at a time writes to a folder.
 
-The lock goes away with the processes that hold it, however they end.
+The operating system releases the lock when the processes that hold it end.
 """
 
 from __future__ import annotations
@@ -15,47 +15,47 @@ from fwcrf.storage.errors import FileError
 
 try:
     import fcntl
-except ImportError:  # not on Windows, where batches are not kept apart
+except ImportError:  # Windows has no fcntl; there batches are not locked
     fcntl = None
 
-_PATIENCE = 10.0  # seconds: for the workers of a batch that was killed
+_PATIENCE = 10.0  # seconds to wait for the workers of a killed batch to exit
 
 
 @contextmanager
 def exclusive(folder: Path | str) -> Iterator[None]:
-    """Keep other batches out of ``folder``; the workers of this one may come in by ``share``."""
+    """Lock ``folder`` against other batches; workers of this batch call ``share``."""
     descriptor = _open(folder)
     try:
         if fcntl is not None:
-            _wait(descriptor, folder)
-            # In common from here on, so that each worker can hold it too, longer than the parent if need be.
-            _take(descriptor, fcntl.LOCK_SH, folder)
+            _lock_exclusively(descriptor, folder)
+            # Downgraded to a shared lock, so that workers can hold it too, even after the parent's death.
+            _lock(descriptor, fcntl.LOCK_SH, folder)
         yield
     finally:
         os.close(descriptor)
 
 
 def share(folder: Path | str) -> None:
-    """Keep other batches out of ``folder`` for as long as this process lives."""
+    """Hold the shared lock of ``folder`` until this process ends."""
     if fcntl is not None:
-        _take(_open(folder), fcntl.LOCK_SH, folder)
+        _lock(_open(folder), fcntl.LOCK_SH, folder)
 
 
 def _open(folder: Path | str) -> int:
     return os.open(Path(folder) / ".fwcrf-batch.lock", os.O_CREAT | os.O_RDWR, 0o666)
 
 
-def _wait(descriptor: int, folder: Path | str) -> None:
+def _lock_exclusively(descriptor: int, folder: Path | str) -> None:
     assert fcntl is not None
     until = time.monotonic() + _PATIENCE
     while time.monotonic() < until:
         with suppress(FileError):
-            return _take(descriptor, fcntl.LOCK_EX, folder)
+            return _lock(descriptor, fcntl.LOCK_EX, folder)
         time.sleep(0.05)
-    _take(descriptor, fcntl.LOCK_EX, folder)
+    _lock(descriptor, fcntl.LOCK_EX, folder)
 
 
-def _take(descriptor: int, kind: int, folder: Path | str) -> None:
+def _lock(descriptor: int, kind: int, folder: Path | str) -> None:
     assert fcntl is not None
     try:
         fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
@@ -64,5 +64,5 @@ def _take(descriptor: int, kind: int, folder: Path | str) -> None:
             f"another batch is writing to {folder}; wait for it to end, or choose another folder."
         ) from error
     except OSError:
-        # A file system without locks.
+        # The file system has no locks.
         return

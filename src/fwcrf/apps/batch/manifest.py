@@ -1,4 +1,4 @@
-"""What a batch is made of: pairs of an image and its scores, and the name of what is made of them."""
+"""The list of a batch: images, their scores, and the names of the outputs."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _IMAGES = ("png", "jpeg", "tiff", "npy", "npz", "nifti")
 
 @dataclass(frozen=True)
 class Item:
-    """One thing to do: refine the scores of an image into a file in the folder of the output."""
+    """One image of a batch: paths of image and scores, and the output's path in the output folder."""
 
     image: str
     scores: str
     output: str
-    truth: str | None = None  # a label map to compare with
+    truth: str | None = None  # path of the true label map, for tuning
 
 
 def read_manifest(
@@ -34,9 +34,9 @@ def read_manifest(
 ) -> list[Item]:
     """The items of a folder of images, or of a ``.csv`` or ``.jsonl`` file that lists them.
 
-    In a folder, the scores of ``cat.jpg`` are the file in the folder ``scores`` that is called ``cat`` and
-    then something, and ``truth`` likewise. A list has the columns ``image`` and ``scores``, and may have
-    ``output`` and ``truth``; paths in it start from the folder it is in. An output is called like its image,
+    In a folder, the scores of ``cat.jpg`` are the file ``cat.*`` in the folder ``scores``, and the truth is
+    the file ``cat.*`` in ``truth``. A list has the columns ``image`` and ``scores``, and optionally
+    ``output`` and ``truth``; its paths are relative to its folder. An output's default name is its image's,
     with ``ending``.
     """
     source = Path(source)
@@ -58,13 +58,13 @@ def _of_folder(
     folder: Path, scores: Path | str | None, truth: Path | str | None, ending: str
 ) -> Iterator[Item]:
     if scores is None:
-        raise FileError(f"{folder} is a folder of images; say where their scores are (scores=, or --scores).")
+        raise FileError(f"{folder} is a folder of images; add the folder of scores (scores=, or --scores).")
     of = [_by_stem(Path(place)) if place is not None else None for place in (scores, truth)]
     for path in sorted(folder.iterdir()):
         if format_by_name(path) in _IMAGES and not path.name.startswith("."):
             name = stem(path)
             found, true = (table.get(name) if table is not None else None for table in of)
-            # One that is missing is reported when its turn comes, like any other file that cannot be read.
+            # A missing file is reported when its image is processed, like any unreadable file.
             found = found or Path(scores) / f"{name}.npy"
             if truth is not None:
                 true = true or Path(truth) / f"{name}.png"
@@ -79,9 +79,7 @@ def _by_stem(folder: Path) -> dict[str, Path]:
         if format_by_name(path) and not path.name.startswith("."):
             other = table.setdefault(stem(path), path)
             if other != path:
-                raise FileError(
-                    f"{other} and {path.name} belong to the same image; keep one, or write a list."
-                )
+                raise FileError(f"{other} and {path.name} belong to the same image; keep one, or use a list.")
     return table
 
 
@@ -91,15 +89,15 @@ def _of_list(path: Path, ending: str) -> Iterator[Item]:
         for name in given:
             if name not in ("image", "scores", "output", "truth") or not isinstance(given[name], str):
                 raise FileError(
-                    f"{path}, line {number} has {name!r}: {given[name]!r}; expected paths called image and "
-                    "scores, and perhaps output and truth."
+                    f"{path}, line {number} has {name!r}: {given[name]!r}; expected the paths image and "
+                    "scores, and optionally output and truth."
                 )
         for name in ("image", "scores"):
             if name not in given:
                 raise FileError(f"{path}, line {number} has no {name!r}; expected a path.")
         output = given.get("output", f"{stem(given['image'])}{ending}")
         if PurePosixPath(output).is_absolute() or ".." in PurePosixPath(output).parts:
-            raise FileError(f"{path}, line {number}: output {output!r} leaves the folder of the outputs.")
+            raise FileError(f"{path}, line {number}: output {output!r} leaves the output folder.")
         places = {k: str(path.parent / v) for k, v in given.items() if k != "output"}
         yield Item(places["image"], places["scores"], output, places.get("truth"))
 
@@ -124,7 +122,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict]]:
                         yield number, row
             else:
                 raise FileError(
-                    f"{path} is no folder, and not a list that is known: expected .csv or .jsonl."
+                    f"{path} is neither a folder nor a known kind of list; expected .csv or .jsonl."
                 )
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
@@ -139,6 +137,6 @@ def _check_outputs(items: Iterable[Item]) -> None:
     for output, several in images.items():
         if len(several) > 1:
             raise FileError(
-                f"{several[0]} and {several[1]} would both be written to {output}; write a list with the "
-                "column 'output' to tell them apart."
+                f"{several[0]} and {several[1]} would both be written to {output}; use a list with the "
+                "column 'output' to name them."
             )

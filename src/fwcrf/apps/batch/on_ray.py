@@ -1,7 +1,7 @@
 """Jobs on Ray Data: the processors of this machine, or of a cluster.
 
-On a cluster, fwcrf is installed on every machine, and the files are on a file system that all of them share.
-A worker that dies is replaced and its item tried again; an item that costs three workers is given up.
+A cluster needs fwcrf on every machine, and a file system that all machines share. If a worker dies, Ray
+starts another one and retries its item. An item fails after three workers died.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fwcrf.apps.batch.local import Failure, attempt, processors
 from fwcrf.optional import needed
 
 _TRIES = 3
-# Items are handed out one by one, up to this many; of more, several at a time.
+# Up to this number of items a block is one item; above it, several.
 _MOST_BLOCKS = 10_000
 
 
@@ -29,13 +29,13 @@ def run(
     num_workers: int | None = None,
     address: str | None = None,
 ) -> Iterator[tuple[int, Any]]:
-    """Like ``fwcrf.apps.batch.local.run``, on the cluster at ``address``, or on one started here.
+    """Results as from ``fwcrf.apps.batch.local.run``, on the cluster at ``address``, or on one started here.
 
-    ``num_workers`` items at a time: as many as there are processors, unless given.
+    ``num_workers`` items are processed at a time, by default one per processor.
     """
     if not items:
         return
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # before the import, which reads it
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # read by the import of ray
     ray = needed("ray", "ray")
     own = not ray.is_initialized()
     if own:
@@ -54,7 +54,7 @@ def run(
 
 
 class _Tries:
-    """Counts how often an item was begun. Ray begins it again, without end, when its worker dies."""
+    """Number of attempts per item. When a worker dies, Ray retries its item without a limit."""
 
     def __init__(self) -> None:
         self.count: Counter[int] = Counter()

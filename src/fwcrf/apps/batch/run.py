@@ -1,4 +1,4 @@
-"""A batch from beginning to end: what is left to do, done by an engine, put in place and written down."""
+"""Run a batch: plan the unfinished items, run them on an engine, rename outputs, write the journal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fwcrf.storage.errors import FileError
 
 
 class Engine(Protocol):
-    """Runs a job over items in any order, past failures: see ``fwcrf.apps.batch.local.run``."""
+    """Function that runs a job over items, in any order: see ``fwcrf.apps.batch.local.run``."""
 
     def __call__(
         self, job: Callable[[Any], Any], items: Sequence[Any], *, num_workers: int | None
@@ -29,16 +29,16 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Plan:
-    """What a batch finds when it starts."""
+    """Items to do, and counts of outputs that exist at the start of a batch."""
 
     todo: list[Item]
-    done: int  # finished before, with the same settings
-    stale: int  # finished before with other settings; among those to do
+    done: int  # finished before, with the same settings and inputs
+    stale: int  # finished before with other settings or inputs; also in todo
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of an item: ``error`` is None if its output is in place."""
+    """Result of an item. ``error`` is None if its output was written."""
 
     item: Item
     error: str | None = None
@@ -54,12 +54,12 @@ def run(
     overwrite: bool = False,
     planned: Callable[[Plan], None] = lambda plan: None,
 ) -> Iterator[Outcome]:
-    """Do what is not done yet, and say of each item what became of it.
+    """Yield the outcome of each unfinished item.
 
-    Outputs that are there already, made with the same settings from the same files, are left as they are.
-    A file in the way that no batch has written is not touched unless ``overwrite``.
+    Existing outputs with the same settings and inputs are kept. An existing file that no batch has written
+    raises FileError, unless ``overwrite``.
 
-    However it is stopped, each output is whole or absent, and the same call goes on from there.
+    After an interruption each output is complete or absent, and the same call resumes.
     """
     folder = Path(job.folder)
     _check_outputs(folder, items)
@@ -76,7 +76,7 @@ def run(
             for index, result in engine(job, plan.todo, num_workers=num_workers):
                 item = plan.todo[index]
                 if isinstance(result, Staged):
-                    result = _settle(journal, folder, item, keys[item], result)
+                    result = _finish(journal, folder, item, keys[item], result)
                 if isinstance(result, Failure):
                     journal.note({"output": item.output, "error": result.message})
                     yield Outcome(item, result.message)
@@ -102,22 +102,22 @@ def _plan(journal: Journal, items: Sequence[Item], keys: dict[Item, str], overwr
     foreign = [item for item in items if states[item] == "foreign"]
     if foreign and not overwrite:
         raise FileError(
-            f"{journal.path.parent / foreign[0].output} is there already and is not what a batch has written"
+            f"{journal.path.parent / foreign[0].output} exists already and was not written by a batch"
             f"{f', and {len(foreign) - 1} more like it' if len(foreign) > 1 else ''}; choose another "
-            "folder, or allow it to be replaced (overwrite=True, or --overwrite)."
+            "folder, or replace files (overwrite=True, or --overwrite)."
         )
     count = list(states.values()).count
     return Plan([item for item in items if states[item] != "done"], count("done"), count("stale"))
 
 
-def _settle(journal: Journal, folder: Path, item: Item, key: str, staged: Staged) -> Staged | Failure:
+def _finish(journal: Journal, folder: Path, item: Item, key: str, staged: Staged) -> Staged | Failure:
     try:
         journal.add(item.output, key, staged.sha256)
         put_in_place(Path(staged.temporary), folder / item.output)
     except FileNotFoundError:
         return Failure(
-            f"what a worker wrote to {staged.temporary} is not to be seen from here; the folder of the "
-            "outputs must be one that all machines share"
+            f"a worker wrote {staged.temporary}, which does not exist on this machine; the output folder "
+            "must be one that all machines share"
         )
     except FileError as error:
         return Failure(str(error))

@@ -22,7 +22,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from fwcrf.apps.batch.job import hearing, without_void
+from fwcrf.apps.batch.job import recorded_warnings, without_void
 from fwcrf.apps.demo import pictures
 from fwcrf.apps.demo.guard import Guard
 from fwcrf.apps.demo.request import LABELS
@@ -52,7 +52,7 @@ _LINES = "application/x-ndjson"
 _STALE = b'{"event": "stale"}\n'
 _KINDS = ("probabilities", "logits", "labels", "mask")
 # What is warned of in one thread must not be heard in another.
-_hearing = Lock()
+_recording = Lock()
 
 
 class Refused(Exception):
@@ -185,7 +185,7 @@ def _read(path: Path, kind: Any, name: str, shape: tuple[int, int]) -> tuple[Upl
         raise FileError(
             f"{path} has shape {values.shape}; expected (height, width, labels), or (height, width)."
         )
-    with _hearing, hearing() as said:
+    with _recording, recorded_warnings() as messages:
         if given.kind == "labels":
             values = values if kind == "mask" else without_void(values, 255, str(path))
             _check_count(path, int(values.max()) + 1)
@@ -193,7 +193,7 @@ def _read(path: Path, kind: Any, name: str, shape: tuple[int, int]) -> tuple[Upl
             values = values.astype("float32")
             _check_count(path, values.shape[-1] if values.ndim == 3 and values.shape[-1] > 1 else 2)
         logits = read_logits(values, given.kind, shape)
-    return Uploaded(logits, name, kind or given.kind, axis), tuple(said)
+    return Uploaded(logits, name, kind or given.kind, axis), tuple(messages)
 
 
 def _check_count(path: Path, count: int) -> None:

@@ -1,4 +1,4 @@
-"""Settings for one's own data: lambda, kernel weights and bandwidths, by trial on a few labelled images."""
+"""Search of lambda, kernel weights and bandwidths on a few labelled images."""
 
 from fwcrf.apps.tuning.trials import Trial, Tuned, tune
 

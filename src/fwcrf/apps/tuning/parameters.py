@@ -1,4 +1,4 @@
-"""The numbers in settings that can be tuned, by name: ``lambda``, ``bilateral.xy``, ``spatial.weight`` ..."""
+"""Tunable parameters of settings, by name: ``lambda``, ``bilateral.xy``, ``spatial.weight`` ..."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from fwcrf.apps.files.settings import Settings
 
-# How far from where they start they are looked for, as a factor.
+# Largest factor between a parameter's start value and the values to try.
 _WEIGHTS, _BANDWIDTHS = 8.0, 4.0
 
 
 def parameters(settings: Settings) -> dict[str, float]:
-    """Those that the settings have, with their values.
+    """Tunable parameters of the settings, with their values.
 
     >>> parameters(Settings())["bilateral.color"]
     13.0
@@ -30,13 +30,13 @@ def parameters(settings: Settings) -> dict[str, float]:
 
 
 def ranges(point: Mapping[str, float]) -> dict[str, tuple[float, float]]:
-    """Where to look for better values."""
+    """Search interval of each parameter."""
     factors = {n: _WEIGHTS if n.endswith(("lambda", "weight")) else _BANDWIDTHS for n in point}
     return {name: (value / factors[name], value * factors[name]) for name, value in point.items()}
 
 
 def with_parameters(settings: Settings, point: Mapping[str, float]) -> Settings:
-    """The settings with these values in them.
+    """Settings with the parameters of ``point`` replaced.
 
     >>> with_parameters(Settings(), {"lambda": 0.5}).solver
     {'name': 'l2fw', 'weight': 0.5}

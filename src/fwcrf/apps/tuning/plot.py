@@ -1,4 +1,4 @@
-"""A picture of what was tried."""
+"""Plot of the trials."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fwcrf.storage.atomic import writing
 
 
 def plot(path: Path | str, tuned: Tuned) -> None:
-    """The mean IoU over each parameter, that of the start and of the scores alone; as PNG, SVG or PDF."""
+    """Plot the mean IoU against each parameter into a PNG, SVG or PDF file."""
     needed("matplotlib", "plot")
     from matplotlib.figure import Figure
     from matplotlib.ticker import LogLocator, NullLocator

@@ -1,4 +1,4 @@
-"""Where to look next: at random first, then along one parameter at a time around the best so far."""
+"""Search: random points first, then moves of one parameter at a time from the best point."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping, Sequence
 
 Point = dict[str, float]
 
-# By these factors a parameter is moved up and down; the next, smaller one is taken when none helps any more.
+# Factors by which a parameter is multiplied and divided; the next factor is used when no move helps.
 _FACTORS = (2.0, 1.4, 1.15)
 
 
@@ -19,13 +19,13 @@ def search(
     num_trials: int,
     seed: int = 0,
 ) -> Generator[list[Point], Sequence[float], None]:
-    """Yields points to try, is sent their scores (higher is better), and ends after ``num_trials`` points.
+    """Generator that yields points to try and is sent their scores; higher is better.
 
-    The first is ``start``. Half of the others are drawn uniformly in the logarithm within ``ranges``. The
-    rest move one parameter of the best point at a time by a factor, in random order, and stay where it helps.
-    The same seed and the same scores give the same points.
+    The first of ``num_trials`` points is ``start``. Half of the remaining points are log-uniform within
+    ``ranges``. The rest multiply one parameter of the best point by a factor, in random order, and keep moves
+    that help. The same seed and the same scores give the same points.
     """
-    chance = random.Random(seed)
+    rng = random.Random(seed)
     best, score = dict(start), float("-inf")
     tried: set[tuple[float, ...]] = set()
 
@@ -41,22 +41,22 @@ def search(
         return score > before
 
     yield from try_([best])
-    drawn = [{name: _drawn(chance, *ranges[name]) for name in start} for _ in range((num_trials - 1) // 2)]
+    drawn = [{name: _drawn(rng, *ranges[name]) for name in start} for _ in range((num_trials - 1) // 2)]
     yield from try_(drawn)
     for factor in _FACTORS:
         helped = True
         while helped and len(tried) < num_trials:
             helped = False
-            for name in chance.sample(list(start), len(start)):
+            for name in rng.sample(list(start), len(start)):
                 low, high = ranges[name]
                 moved = [min(max(_rounded(best[name] * f), low), high) for f in (factor, 1 / factor)]
                 helped |= yield from try_([{**best, name: value} for value in dict.fromkeys(moved)])
 
 
-def _drawn(chance: random.Random, low: float, high: float) -> float:
-    return _rounded(math.exp(chance.uniform(math.log(low), math.log(high))))
+def _drawn(rng: random.Random, low: float, high: float) -> float:
+    return _rounded(math.exp(rng.uniform(math.log(low), math.log(high))))
 
 
 def _rounded(value: float) -> float:
-    """To three digits, which is enough, and can be read."""
+    """Value rounded to three significant digits, for readable settings."""
     return float(f"{value:.3g}")

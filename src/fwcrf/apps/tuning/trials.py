@@ -1,4 +1,4 @@
-"""Trials of settings on labelled images, scored by the mean IoU of one confusion matrix over all of them."""
+"""Trials of settings on labelled images, scored by the mean IoU of their joint confusion matrix."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fwcrf.apps.batch.job import Reading, file_identity, hearing, refine_files
+from fwcrf.apps.batch.job import Reading, file_identity, recorded_warnings, refine_files
 from fwcrf.apps.batch.local import Failure, Pool
 from fwcrf.apps.batch.manifest import Item
 from fwcrf.apps.files.labels import read_labels
@@ -21,7 +21,7 @@ from fwcrf.storage.errors import FileError
 
 @dataclass(frozen=True)
 class Trial:
-    """Parameters that were tried, and the mean IoU they gave, from 0 to 1."""
+    """Parameters that were tried, and their mean IoU, from 0 to 1."""
 
     point: Point
     score: float
@@ -29,14 +29,14 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What was found."""
+    """Result of ``tune``."""
 
-    settings: Settings  # the best
-    trials: list[Trial]  # in the order they were made; the first is the start
+    settings: Settings  # with the best parameters
+    trials: list[Trial]  # in order; the first is the start
     scores_alone: float  # the mean IoU without a CRF
     num_images: int
-    failures: list[tuple[Item, str]]  # images that were left out, and why
-    warnings: list[str]  # about the others
+    failures: list[tuple[Item, str]]  # images that were left out, and the reasons
+    warnings: list[str]  # about the images that were used
 
     @property
     def best(self) -> Trial:
@@ -55,14 +55,13 @@ def tune(
     journal: Path | str | None = None,
     progress: Callable[[Trial], None] = lambda trial: None,
 ) -> Tuned:
-    """Look for better parameters than those of ``settings``, by ``fwcrf.apps.tuning.search``.
+    """Result of a search for better parameters, starting from ``settings``.
 
     Args:
-        items: images with scores and truth. A few are enough to tell settings apart; how good they are should
-            be measured on others.
+        items: images with scores and truth. A few are enough to compare settings; measure the accuracy of
+            the result on different images.
         only: names of the parameters to change, by default all of ``fwcrf.apps.tuning.parameters``.
-        journal: a file that keeps what was measured, so that the same call after an interruption goes on
-            where it was.
+        journal: a file for the measurements, with which the same call resumes after an interruption.
         progress: called after each trial.
     """
     start = parameters(settings)
@@ -77,8 +76,8 @@ def tune(
 
     job = CountJob(reading)
     with Pool(job, num_workers) as pool:
-        measured = _Measured(job, pool, journal)
-        counts = measured.counts(replace(settings, num_steps=0), items)
+        cache = _Cache(job, pool, journal)
+        counts = cache.counts(replace(settings, num_steps=0), items)
         failures = [
             (item, c.message) for item, c in zip(items, counts, strict=True) if isinstance(c, Failure)
         ]
@@ -93,17 +92,17 @@ def tune(
         while points:
             scores = []
             for point in points:
-                scores.append(measured.score(with_parameters(settings, point), good))
+                scores.append(cache.score(with_parameters(settings, point), good))
                 trials.append(Trial(point, scores[-1]))
                 progress(trials[-1])
             points = _next(rounds, scores)
     best = max(trials, key=lambda trial: trial.score)
-    return Tuned(with_parameters(settings, best.point), trials, alone, len(good), failures, measured.warnings)
+    return Tuned(with_parameters(settings, best.point), trials, alone, len(good), failures, cache.warnings)
 
 
 @dataclass(frozen=True)
 class Counted:
-    """A confusion matrix, ``[truth][label]``, and what was warned of on the way."""
+    """A confusion matrix, ``[truth][label]``, and the warnings of its computation."""
 
     counts: list[list[int]]
     warnings: list[str]
@@ -111,7 +110,7 @@ class Counted:
 
 @dataclass(frozen=True)
 class CountJob:
-    """From settings and an item to a confusion matrix."""
+    """Function from settings and an item to a confusion matrix."""
 
     reading: Reading
 
@@ -124,7 +123,7 @@ class CountJob:
         settings, item = task
         assert item.truth is not None
         truth = read_labels(item.truth, limit=self.reading.limit).astype(np.int64)
-        with hearing() as said:
+        with recorded_warnings() as messages:
             labels = refine_files(item.image, item.scores, settings, self.reading).labels
         if labels.shape != truth.shape:
             raise FileError(
@@ -132,13 +131,13 @@ class CountJob:
             )
         counted = truth[truth != self.reading.void]
         if counted.size == 0:
-            raise FileError(f"{item.truth} has nothing but {self.reading.void}, which stands for no label.")
+            raise FileError(f"{item.truth} has nothing but {self.reading.void}, which means unlabelled.")
         confusion = Confusion(int(max(labels.max(), counted.max())) + 1, self.reading.void)
         confusion.update(torch.from_numpy(labels), torch.from_numpy(truth))
-        return Counted(confusion.matrix.tolist(), said)
+        return Counted(confusion.matrix.tolist(), messages)
 
     def key(self, task: tuple[Settings, Item]) -> str:
-        """Changes whenever the answer might."""
+        """Hash of everything that the result depends on: settings, input files and version."""
         from fwcrf import __version__
 
         settings, item = task
@@ -147,7 +146,7 @@ class CountJob:
 
 
 def mean_iou(counts: Sequence[list[list[int]]]) -> float:
-    """Of one confusion matrix, the sum of several; over the classes that occur in the truth.
+    """Mean IoU of the sum of confusion matrices, over the classes that occur in the truth.
 
     >>> mean_iou([[[3, 1], [0, 2]], [[4]]])
     0.7708333333333333
@@ -160,8 +159,8 @@ def mean_iou(counts: Sequence[list[list[int]]]) -> float:
     return confusion.mean_iou(confusion.present())
 
 
-class _Measured:
-    """Confusion matrices, computed once and kept in a file."""
+class _Cache:
+    """Cache of confusion matrices, in memory and in a file."""
 
     def __init__(self, job: CountJob, pool: Pool, journal: Path | str | None) -> None:
         self.job, self.pool, self.path = job, pool, None if journal is None else Path(journal)
@@ -181,7 +180,7 @@ class _Measured:
                 self.known[key] = answer.counts
                 self._keep(key, answer.counts)
                 if settings.num_steps == 0:
-                    # The files are the same in all trials, and so is what there is to say about them.
+                    # All trials read the same files, so the warnings about them are kept once.
                     self.warnings += answer.warnings
         return [failed.get(key) or self.known[key] for key in keys]
 
@@ -201,7 +200,7 @@ class _Measured:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, list[list[int]]]]:
-    """What a journal holds, without a line that was not written to its end."""
+    """Keys and confusion matrices of a journal; damaged lines are skipped."""
     if path.exists():
         for line in path.read_bytes().splitlines():
             try:
