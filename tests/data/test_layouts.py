@@ -66,7 +66,7 @@ def test_a_folder_of_ones_own(tmp_path):
         layouts.mask(tmp_path / "masks" / f"{name}.png", 1)
     dataset = Folder(tmp_path / "images", tmp_path / "masks", ["no", "yes"])
     assert dataset.names == ["a", "b"] and dataset[1][1].unique().tolist() == [1]
-    with pytest.raises(FileError, match=r"a.png has label 1; expected 0 to 0, or 9 where"):
+    with pytest.raises(FileError, match=r"a.png has label 1; expected 0 to 0, or 9 for ignored pixels"):
         Folder(tmp_path / "images", tmp_path / "masks", 1, ignore_index=9)[0]
     with pytest.raises(FileError, match=r"no image in .* \(3 found\) has a mask"):
         Folder(tmp_path / "images", tmp_path, 2)

@@ -1,4 +1,4 @@
-"""Images and label maps of PASCAL VOC, Cityscapes, CamVid and folders of one's own, as torch data sets.
+"""Torch data sets of images and label maps: PASCAL VOC, Cityscapes, CamVid and plain folders.
 
 ============  ==============================================================================
 VOC           train, val, trainval and, with the masks of SBD, trainaug
@@ -6,8 +6,8 @@ Cityscapes    fine or coarse labels, 19 classes
 CamVid        11 classes
 Folder        a folder of images and one of masks
 Splits        train/images, train/labels, train.txt, ... and classes.json
-Augmented     any of them, flipped, scaled and cropped at random
-scores        any of them, with logits kept in files
+Augmented     a data set, flipped, scaled and cropped at random
+scores        a data set, with stored logits
 ============  ==============================================================================
 """
 

@@ -1,7 +1,7 @@
 """Random flips, scales and crops.
 
-What is drawn for an image depends on the seed, the epoch and the image's number, and on nothing else: not on
-how many workers load the images, nor on what was drawn before.
+The random numbers of an image depend only on the seed, the epoch and the image's index, not on the number of
+workers or on earlier images.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from fwcrf.apps.data.segmentation import Segmentation
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Left-right flip with probability ``flip``, scale by a number from ``scale``, crop at random.
+    """Left-right flip with probability ``flip``, scale by a uniform factor from ``scale``, random crop.
 
-    Where the image is smaller than the crop it is padded on the right and below, by mid-grey, and its labels
-    by ``ignore_index``.
+    An image that is smaller than the crop is padded on the right and below with mid-grey, its labels with
+    ``ignore_index``.
     """
 
     crop: tuple[int, int]
@@ -32,7 +32,7 @@ class Augmentation:
     ignore_index: int = 255
 
     def __call__(self, image: Tensor, labels: Tensor, random: np.random.Generator) -> tuple[Tensor, Tensor]:
-        """``(3, H, W)`` uint8 and ``(H, W)`` to the same of size ``crop``."""
+        """Augmented image, ``(3, *crop)`` uint8, and labels, ``crop``."""
         if random.random() < self.flip:
             image, labels = image.flip(-1), labels.flip(-1)
         factor = random.uniform(*self.scale)
@@ -52,7 +52,7 @@ class Augmentation:
 
 
 class Augmented(Dataset[tuple[Tensor, Tensor]]):
-    """``augmented[epoch, i]`` is image ``i`` of the data set as that epoch sees it."""
+    """Data set in which ``augmented[epoch, i]`` is image ``i``, augmented for that epoch."""
 
     def __init__(self, dataset: Segmentation, augmentation: Augmentation, seed: int) -> None:
         self.dataset = dataset
@@ -73,7 +73,7 @@ class Augmented(Dataset[tuple[Tensor, Tensor]]):
 def _scaled(image: Tensor, labels: Tensor, factor: float) -> tuple[Tensor, Tensor]:
     size = tuple(max(1, round(have * factor)) for have in labels.shape)
     resized = F.interpolate(image[None], size=size, mode="bilinear", antialias=True)[0]
-    # The label of the pixel whose square holds the centre of the new one.
+    # Nearest neighbour: the old pixel that contains the centre of the new pixel.
     rows, columns = (
         ((torch.arange(new) + 0.5) * (have / new)).long()
         for have, new in zip(labels.shape, size, strict=True)

@@ -1,4 +1,4 @@
-"""CamVid with 11 classes, as SegNet uses it."""
+"""CamVid with the 11 classes of SegNet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fwcrf.apps.data.segmentation import Pair, Segmentation, existing, listed
 
 
 class CamVid(Segmentation):
-    """The split ``train``, ``val`` or ``test``; label 11 does not count.
+    """Split ``train``, ``val`` or ``test`` of CamVid. Label 11 is ignored.
 
     ``root`` is the folder ``CamVid`` of SegNet's tutorial::
 

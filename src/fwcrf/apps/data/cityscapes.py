@@ -1,4 +1,4 @@
-"""Cityscapes, with the 19 classes that are evaluated."""
+"""Cityscapes with its 19 evaluation classes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from fwcrf.apps.data.classes import CITYSCAPES as CLASSES
 from fwcrf.apps.data.segmentation import Pair, Segmentation, existing
 from fwcrf.apps.files import FileError
 
-# The number in the label files of each of the 19 classes; what is none of them does not count.
+# Number of each class in the label files; all other numbers are ignored.
 IDS = (7, 8, 11, 12, 13, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 31, 32, 33)
 
 
 def train_ids(ids: np.ndarray) -> np.ndarray:
-    """Numbers of the label files to 0 to 18, and 255.
+    """Class numbers 0 to 18, or 255, from the numbers in the label files.
 
     >>> train_ids(np.array([0, 7, 26, 33, -1])).tolist()
     [255, 0, 13, 18, 255]
@@ -26,9 +26,9 @@ def train_ids(ids: np.ndarray) -> np.ndarray:
 
 
 class Cityscapes(Segmentation):
-    """The split ``train`` or ``val`` with fine labels, or ``train_extra`` with ``labels="gtCoarse"``.
+    """Split ``train`` or ``val`` with fine labels, or ``train_extra`` with ``labels="gtCoarse"``.
 
-    ``root`` is the folder in which the packages were unpacked::
+    ``root`` is the folder of the unpacked packages::
 
         leftImg8bit/train/aachen/aachen_000000_000019_leftImg8bit.png
         gtFine/train/aachen/aachen_000000_000019_gtFine_labelIds.png

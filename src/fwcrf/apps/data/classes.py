@@ -1,4 +1,4 @@
-"""What the numbers of a label map stand for."""
+"""Names and colours of the classes of a label map."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Color = tuple[int, int, int]
 
 @dataclass(frozen=True)
 class Classes:
-    """Names of the labels 0, 1, ..., the number of pixels that do not count, and a colour for each label.
+    """Names of the labels 0, 1, ..., their colours, and the label of ignored pixels.
 
-    Without ``colors`` they are those of PASCAL VOC.
+    The default of ``colors`` is the PASCAL VOC colour map.
 
     >>> Classes(("sky", "road")).palette()[:2].tolist()
     [[0, 0, 0], [128, 0, 0]]
@@ -32,7 +32,7 @@ class Classes:
         if 0 <= self.ignore_index < len(self.names):
             raise ValueError(
                 f"ignore_index={self.ignore_index} is the label of {self.names[self.ignore_index]!r}; "
-                "expected a number that is none of the labels."
+                "expected a number that is not a label."
             )
         if self.colors is not None and len(self.colors) != len(self.names):
             raise ValueError(f"there are {len(self.colors)} colours for {len(self.names)} classes.")
@@ -41,14 +41,14 @@ class Classes:
         return len(self.names)
 
     def palette(self) -> np.ndarray:
-        """``(256, 3)`` uint8: the classes' colours, and those of PASCAL VOC for what is not a class."""
+        """Palette ``(256, 3)`` uint8: the classes' colours, then the PASCAL VOC colour map."""
         palette = voc()
         if self.colors is not None:
             palette[: len(self)] = self.colors
         return palette
 
     def numbers(self, names: Sequence[str]) -> list[int]:
-        """The labels of some names.
+        """Labels of the given class names.
 
         >>> Classes(("sky", "road", "car")).numbers(["car", "sky"])
         [2, 0]

@@ -1,4 +1,4 @@
-"""Data of one's own: a folder of images and one of masks, or several such pairs with lists."""
+"""Custom data: a folder of images and a folder of masks, or a pair of folders and a list per split."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _IMAGES = (".jpg", ".jpeg", ".png", ".tif", ".tiff")
 
 
 class Folder(Segmentation):
-    """Images in one folder, masks of the same names in another, whose pixels are the labels.
+    """Images in one folder, and masks NAME.png in another. The pixels of a mask are the labels.
 
-    ``classes`` are names, or how many there are.
+    ``classes`` are the names of the classes, or their number.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Folder(Segmentation):
 
 
 class Splits(Segmentation):
-    """A split of a folder in which each has its images, its labels and a list::
+    """One split of a folder. A split has images, labels and a list::
 
     classes.json                  {"names": [...], "ignore_index": 255, "colors": [[r, g, b], ...]}
     val.txt                       one name per line

@@ -1,4 +1,4 @@
-"""Images with the logits that a network gave for them, kept in files."""
+"""Images with a network's logits, stored in files."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Reader = Callable[[Path, tuple[int, int]], Tensor]
 
 
 class Scored(Dataset[tuple[Tensor, Tensor, Tensor]]):
-    """``scored[i]`` is an image ``(3, H, W)`` uint8, its labels ``(H, W)`` and its logits ``(L, H, W)``.
+    """Data set of images ``(3, H, W)`` uint8 with labels ``(H, W)`` and logits ``(L, H, W)``.
 
-    It has the images of ``dataset`` for which there is a file in ``folder``; ``read(path, (H, W))`` gives the
-    logits at the size of the image.
+    It has the images of ``dataset`` with a file in ``folder``. ``read(path, (H, W))`` returns the logits at
+    the size of the image.
     """
 
     def __init__(self, dataset: Segmentation, folder: Path, read: Reader) -> None:
@@ -52,14 +52,14 @@ class Scored(Dataset[tuple[Tensor, Tensor, Tensor]]):
 
 
 def deeplab(root: Path | str, split: str = "val") -> Scored:
-    """A folder of ``Splits`` with ``logits_deeplabv3``: logits on every 8th pixel, from the first."""
+    """Data set of ``Splits`` with ``logits_deeplabv3``: logits of every 8th pixel, from the first."""
     return Scored(Splits(root, split), Path(root) / split / "logits_deeplabv3", _strided)
 
 
 def espnet(root: Path | str, split: str = "test") -> Scored:
-    """A folder of ``Splits`` with ``logits_espnet``: the input of the last layer, and that layer's kernel.
+    """Data set of ``Splits`` with ``logits_espnet``: the input and the kernel of the last layer.
 
-    The network's last channel is for pixels that do not count, and left out.
+    The network's last channel, for ignored pixels, is dropped.
     """
     dataset, folder = Splits(root, split), Path(root) / split / "logits_espnet"
     kernel = torch.from_numpy(np.load(folder / "deconv_weight.npy")).float()

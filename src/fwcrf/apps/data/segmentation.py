@@ -1,4 +1,4 @@
-"""Images and their label maps, in files, as a torch data set."""
+"""Torch data set of image files and label map files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fwcrf.apps.files import FileError, read_image, read_labels
 
 
 class Pair(NamedTuple):
-    """The files of one image."""
+    """Name, image file and label file of one image."""
 
     name: str
     image: Path
@@ -24,10 +24,10 @@ class Pair(NamedTuple):
 
 
 class Segmentation(Dataset[tuple[Tensor, Tensor]]):
-    """``dataset[i]`` is an image, ``(3, H, W)`` uint8, and its labels, ``(H, W)`` int64.
+    """Data set in which ``dataset[i]`` is an image, ``(3, H, W)`` uint8, and its labels, ``(H, W)`` int64.
 
-    Labels are 0 to L - 1, and ``classes.ignore_index`` where a pixel does not count. ``translate`` turns what
-    stands in the label files into that.
+    Labels are 0 to L - 1, or ``classes.ignore_index`` for ignored pixels. ``translate`` maps the numbers in
+    the label files to labels.
     """
 
     def __init__(
@@ -68,13 +68,12 @@ class Segmentation(Dataset[tuple[Tensor, Tensor]]):
         wrong = labels[((labels < 0) | (labels >= L)) & (labels != ignore)]
         if wrong.size:
             raise FileError(
-                f"{path} has label {wrong[0]}; expected 0 to {L - 1}, or {ignore} where a pixel "
-                "does not count."
+                f"{path} has label {wrong[0]}; expected 0 to {L - 1}, or {ignore} for ignored pixels."
             )
 
 
 def load_image(path: Path) -> Tensor:
-    """``(3, H, W)`` uint8, a grey picture in three equal channels."""
+    """Image ``(3, H, W)`` uint8. A grey image gets three equal channels."""
     values = read_image(path).values
     if values.dtype != np.uint8:
         raise FileError(f"{path} has dtype {values.dtype}; expected 8 bits per channel.")
@@ -84,25 +83,24 @@ def load_image(path: Path) -> Tensor:
 
 
 def listed(path: Path) -> list[str]:
-    """The names in a list of images, one per line.
+    """Names of images from a list, one per line.
 
-    Lists in use also have the paths of the image and of its labels on a line; the name is then that of the
-    image's file.
+    If a line has the paths of image and labels, the name is the stem of the image's path.
     """
     try:
         lines = path.read_text().splitlines()
     except OSError as error:
         raise FileError(
-            f"{path} cannot be read: {error.strerror or error}. It lists the images of a split."
+            f"{path} cannot be read: {error.strerror or error}. Expected the list of a split."
         ) from error
     return [Path(line.split()[0]).stem if "/" in line else line.split()[0] for line in lines if line.strip()]
 
 
-def existing(pairs: Sequence[Pair], where: str) -> list[Pair]:
-    """The pairs, if all their files are there."""
+def existing(pairs: Sequence[Pair], hint: str) -> list[Pair]:
+    """The pairs. Raises FileError with the sentence ``hint`` if a file is missing."""
     missing = [path for pair in pairs for path in (pair.image, pair.label) if not path.is_file()]
     if missing:
         raise FileError(
-            f"{len(missing)} of {2 * len(pairs)} files are missing, the first {missing[0]}. {where}"
+            f"{len(missing)} of {2 * len(pairs)} files are missing, the first {missing[0]}. {hint}"
         )
     return list(pairs)

@@ -1,4 +1,4 @@
-"""PASCAL VOC 2012, and with the masks of the Semantic Boundaries data set added."""
+"""PASCAL VOC 2012, optionally with the masks of the Semantic Boundaries data set."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ _LISTS = {"trainaug": ("trainaug.txt", "train_aug.txt")}
 
 
 class VOC(Segmentation):
-    """The split ``train``, ``val``, ``trainval`` or ``trainaug`` of 21 classes, 255 along the borders.
+    """Split ``train``, ``val``, ``trainval`` or ``trainaug``, with 21 classes, and 255 along borders.
 
-    ``root`` is the folder ``VOC2012``, ``VOCdevkit`` or the one that it was unpacked in::
+    ``root`` is the folder ``VOC2012``, ``VOCdevkit``, or the folder that contains ``VOCdevkit``::
 
         VOCdevkit/VOC2012/JPEGImages/2007_000032.jpg
                           SegmentationClass/2007_000032.png
                           SegmentationClassAug/2007_000032.png      for trainaug
                           ImageSets/Segmentation/train.txt
 
-    The 10582 images of ``trainaug`` are those listed in ``ImageSets/Segmentation/trainaug.txt``; without such
-    a list, those in ``SegmentationClassAug`` that are not in ``val``.
+    ``ImageSets/Segmentation/trainaug.txt`` lists the 10582 images of ``trainaug``. Without that file, it has
+    the images in ``SegmentationClassAug`` that are not in ``val``.
     """
 
     def __init__(self, root: Path | str, split: str = "train") -> None:
@@ -37,7 +37,7 @@ def _home(root: Path) -> Path:
     for home in (root, root / "VOC2012", root / "VOCdevkit" / "VOC2012"):
         if (home / "JPEGImages").is_dir():
             return home
-    raise FileError(f"{root} has no JPEGImages; expected the folder VOC2012, or VOCdevkit that holds it.")
+    raise FileError(f"{root} has no JPEGImages; expected the folder VOC2012, or VOCdevkit that contains it.")
 
 
 def _names(home: Path, split: str) -> list[str]:

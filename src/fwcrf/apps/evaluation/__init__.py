@@ -1,4 +1,4 @@
-"""How good label maps are: mean IoU over a data set, per class, near borders; with test-time augmentation."""
+"""Accuracy of label maps: mean IoU over a data set, per class and near borders; test-time augmentation."""
 
 from fwcrf.apps.evaluation.boundary import BoundaryF, trimap
 from fwcrf.apps.evaluation.confusion import Confusion

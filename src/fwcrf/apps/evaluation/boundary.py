@@ -1,17 +1,17 @@
-"""How good labels are near the borders of objects.
+"""Accuracy of labels near the borders of objects.
 
-Two measures. The *trimap* IoU is that of the pixels within r of a border in the truth: a confusion matrix
-with ``where=trimap(truth, r)``. The *boundary F-score* compares the borders themselves: of each class in each
-image, precision is the share of the labels' border that is within r of the true one, recall the share of the
-true one that is within r of the labels'.
+The *trimap* IoU is the IoU of the pixels within distance r of a true border: a confusion matrix with
+``where=trimap(truth, r)``. The *boundary F-score* compares the borders themselves, per class and image:
+precision is the share of the labels' border within r of the true border, recall is the share of the true
+border within r of the labels' border.
 
-Distances are Euclidean, in pixels. A border pixel of a set is one in it that has one of its four neighbours
-outside. The edge of the image is no border.
+Distances are Euclidean, in pixels. A border pixel of a region has at least one of its four neighbours outside
+the region. The edge of the image is not a border.
 
-Pixels that do not count make no border of their own. Along the objects of PASCAL VOC they are a narrow band
-in which the border is somewhere: those within ``BAND`` of a pixel that counts have the label of the nearest
-one when borders are looked for, so that the border is in the middle. What lies deeper in, an object that
-nobody labelled for example, has no border with anything.
+Ignored pixels have no border. In PASCAL VOC a narrow band of ignored pixels surrounds each object, and the
+true border lies somewhere in the band. To find it, an ignored pixel within ``BAND`` of a labelled pixel gets
+the label of the nearest labelled pixel, which puts the border in the middle of the band. Ignored pixels
+farther away, for example of an unlabelled object, stay ignored.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# Half the width of PASCAL VOC's bands, which are five pixels wide, and as much again where two of them meet.
+# Half the width of two adjacent bands of PASCAL VOC, which are five pixels wide each.
 BAND = 5
 
 
 def borders(labels: Tensor, ignore_index: int = 255) -> Tensor:
-    """The pixels ``(..., H, W)`` with a neighbour of another label, on either side of a border.
+    """Mask ``(..., H, W)`` of the pixels with a neighbour of another label, on both sides of a border.
 
-    Next to ``ignore_index`` there is none.
+    ``ignore_index`` is not another label.
 
     >>> borders(torch.tensor([[0, 0, 0, 1, 1, 255]])).int().tolist()
     [[0, 0, 1, 1, 0, 0]]
@@ -46,7 +46,7 @@ def borders(labels: Tensor, ignore_index: int = 255) -> Tensor:
 
 
 def within(mask: Tensor, radius: float) -> Tensor:
-    """The pixels ``(..., H, W)`` at most ``radius`` from one of the mask.
+    """Mask ``(..., H, W)`` of the pixels at most ``radius`` from a pixel of ``mask``.
 
     >>> within(torch.tensor([[0, 0, 0, 1, 0]]).bool(), 1.5).int().tolist()
     [[0, 0, 1, 1, 1]]
@@ -56,7 +56,7 @@ def within(mask: Tensor, radius: float) -> Tensor:
     found = torch.zeros_like(flat)
     reach = min(math.floor(radius), height - 1)
     for shift in range(-reach, reach + 1):
-        # A row of the disc: everything that far to the left and to the right, then up or down.
+        # One row of the disc: dilate horizontally by half, then shift vertically.
         half = min(math.floor(math.sqrt(radius**2 - shift**2)), width - 1)
         row = F.max_pool2d(flat, (1, 2 * half + 1), 1, (0, half)) if half else flat
         rows = height - abs(shift)
@@ -70,7 +70,7 @@ def within(mask: Tensor, radius: float) -> Tensor:
 
 
 def completed(truth: Tensor, ignore_index: int = 255, reach: int = BAND) -> Tensor:
-    """The labels ``(..., H, W)``, with the nearest one for pixels that do not count but are within ``reach``.
+    """Labels ``(..., H, W)``; ignored pixels within ``reach`` of a label get the nearest label.
 
     >>> completed(torch.tensor([[0, 255, 255, 255, 1]]), reach=1).tolist()
     [[0, 0, 255, 1, 1]]
@@ -93,7 +93,7 @@ def completed(truth: Tensor, ignore_index: int = 255, reach: int = BAND) -> Tens
 
 
 def trimap(truth: Tensor, radius: float, ignore_index: int = 255) -> Tensor:
-    """The pixels at most ``radius`` from a border pixel of the truth, ``(..., H, W)``.
+    """Mask ``(..., H, W)`` of the pixels at most ``radius`` from a true border pixel.
 
     >>> trimap(torch.tensor([[0, 0, 255, 255, 1, 1]]), 1).int().tolist()
     [[0, 1, 1, 1, 1, 0]]
@@ -104,9 +104,8 @@ def trimap(truth: Tensor, radius: float, ignore_index: int = 255) -> Tensor:
 class BoundaryF:
     """The boundary F-score, averaged over the images in which a class occurs, then over classes.
 
-    ``radius`` is in pixels, or None for 0.75 % of the image's diagonal, as is usual. Of the labels' border,
-    what lies on pixels with ``ignore_index`` counts neither as found nor as wrong, but a true border pixel
-    near it is found.
+    ``radius`` is in pixels, or None for the usual 0.75 % of the image's diagonal. Ignored pixels of the
+    labels' border are left out of the precision, but count for the recall of true border pixels near them.
 
     >>> score = BoundaryF(2, radius=1)
     >>> truth = torch.tensor([[0, 0, 0, 1, 1, 1]])
@@ -134,22 +133,22 @@ class BoundaryF:
         whole = completed(truth, self.ignore_index)
         border_of_labels, border_of_truth = borders(predicted), borders(whole, self.ignore_index)
         for label in truth[valid].unique().tolist():
-            ours, theirs = border_of_labels & (predicted == label), border_of_truth & (whole == label)
-            counted = ours & valid
-            if not theirs.any():
+            found, true = border_of_labels & (predicted == label), border_of_truth & (whole == label)
+            counted = found & valid
+            if not true.any():
                 continue
-            precision = _share(counted, within(theirs, radius)) if counted.any() else float(ours.any())
-            recall = _share(theirs, within(ours, radius))
+            precision = _share(counted, within(true, radius)) if counted.any() else float(found.any())
+            recall = _share(true, within(found, radius))
             self.sums[label] += 2 * precision * recall / (precision + recall) if precision + recall else 0.0
             self.counts[label] += 1
 
     def per_class(self) -> Tensor:
-        """One per class, in float64; nan for a class that has no border anywhere."""
+        """F-score per class, in float64; nan for a class without a border."""
         return self.sums / self.counts
 
     def mean(self) -> float:
         return self.per_class().nanmean().item()
 
 
-def _share(of: Tensor, near: Tensor) -> float:
-    return ((of & near).sum() / of.sum()).item()
+def _share(border: Tensor, near: Tensor) -> float:
+    return ((border & near).sum() / border.sum()).item()

@@ -1,4 +1,4 @@
-"""One confusion matrix over a whole data set, and what follows from it."""
+"""Confusion matrix over a data set, with IoU and accuracy."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch import Tensor
 
 
 class Confusion:
-    """``matrix[t, p]`` is the number of pixels of class t that were labelled p.
+    """Confusion matrix: ``matrix[t, p]`` is the number of pixels of class t that were labelled p.
 
-    Pixels whose true label is ``ignore_index`` do not count. The intersection over union of a class is
-    M_cc / (sum_p M_cp + sum_t M_tc - M_cc), and nan for a class that occurs nowhere. It is taken once, over
-    all images: the mean over images is another number.
+    Pixels whose true label is ``ignore_index`` are ignored. The intersection over union of a class is
+    M_cc / (sum_p M_cp + sum_t M_tc - M_cc), and nan for a class that does not occur. M sums over all images,
+    so the IoU is not a mean over images.
 
     >>> confusion = Confusion(3)
     >>> confusion.update(torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 1, 255]))
@@ -27,7 +27,7 @@ class Confusion:
         self.matrix: Tensor = torch.zeros(num_classes, num_classes, dtype=torch.int64)
 
     def update(self, predicted: Tensor, truth: Tensor, where: Tensor | None = None) -> None:
-        """Count one image or a batch; of the pixels in the mask ``where``, if given."""
+        """Count an image or a batch; only the pixels in the mask ``where``, if given."""
         if predicted.shape != truth.shape:
             raise ValueError(
                 f"predicted labels have shape {tuple(predicted.shape)} and true ones {tuple(truth.shape)}; "
@@ -46,23 +46,23 @@ class Confusion:
         self.matrix += torch.bincount(t * L + p, minlength=L * L).view(L, L).cpu()
 
     def iou(self) -> Tensor:
-        """One per class, in float64."""
+        """IoU per class, in float64; nan for a class that does not occur."""
         M = self.matrix.double()
         both = M.diagonal()
         return both / (M.sum(0) + M.sum(1) - both)
 
     def mean_iou(self, classes: Sequence[int] | None = None) -> float:
-        """The mean over classes that occur, in the truth or in the labels; or over those given."""
+        """Mean IoU over ``classes``, by default all classes that occur in the truth or in the labels."""
         iou = self.iou()
         if classes is None:
             return iou.nanmean().item()
         return iou[list(classes)].mean().item()
 
     def present(self) -> list[int]:
-        """The classes that occur in the truth."""
+        """Classes that occur in the truth."""
         return self.matrix.sum(1).nonzero().flatten().tolist()
 
     def accuracy(self) -> float:
-        """The share of pixels that are labelled right."""
+        """Share of correctly labelled pixels."""
         M = self.matrix.double()
         return (M.diagonal().sum() / M.sum()).item()

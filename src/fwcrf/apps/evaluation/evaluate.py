@@ -1,4 +1,4 @@
-"""A model over a data set: scores in a JSON file, labels in PNG files."""
+"""Evaluate a model on a data set: scores in a JSON file, labels in PNG files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fwcrf.storage.atomic import writing
 
 
 class Labelled(Protocol):
-    """What is evaluated on: ``names``, ``classes``, and images ``(3, H, W)`` with labels first in an item."""
+    """Data set for evaluation. An item starts with an image ``(3, H, W)`` and its labels ``(H, W)``."""
 
     @property
     def names(self) -> list[str]: ...
@@ -34,7 +34,7 @@ class Labelled(Protocol):
 
 @dataclass(frozen=True)
 class Measures:
-    """What is measured beside the mean IoU: ``subsets`` name classes to average over; radii are in pixels."""
+    """Measures besides the mean IoU. ``subsets`` are named lists of classes; radii are in pixels."""
 
     subsets: Mapping[str, Sequence[int]] = field(default_factory=dict)
     trimaps: Sequence[float] = ()
@@ -42,13 +42,13 @@ class Measures:
     boundary_radius: float | None = None
 
 
-# Frozen, so that they can be defaults.
+# Frozen, so safe as defaults of arguments.
 ONCE = Views()
 MEAN_IOU = Measures()
 
 
 class Scores:
-    """All measures of a set of label maps, image by image."""
+    """Accumulator of all measures, updated image by image."""
 
     def __init__(self, classes: Classes, measures: Measures) -> None:
         L, ignore = len(classes), classes.ignore_index
@@ -62,7 +62,7 @@ class Scores:
         self.images: int = 0
 
     def update(self, predicted: Tensor, truth: Tensor) -> None:
-        """Count one image: labels ``(H, W)``."""
+        """Count one image, labels ``(H, W)``."""
         self.images += 1
         self.confusion.update(predicted, truth)
         for radius, confusion in self.trimaps.items():
@@ -71,7 +71,7 @@ class Scores:
             self.boundary.update(predicted, truth)
 
     def report(self) -> dict[str, Any]:
-        """Numbers and names, as they stand in the JSON file; null for a class that does not occur."""
+        """Content of the JSON file. The IoU of a class that does not occur is None."""
         names = self.classes.names
         found: dict[str, Any] = {
             "images": self.images,
@@ -94,7 +94,7 @@ class Scores:
 def predict(
     model: Callable[[Tensor], Tensor], dataset: Labelled, views: Views = ONCE, device: str = "cpu"
 ) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Name, labels and true labels of each image, by the largest mean probability over the views."""
+    """Yield name, labels and true labels of each image. Labels maximize the mean probability over views."""
     for index, name in enumerate(dataset.names):
         image, truth = dataset[index][:2]
         with torch.no_grad():
@@ -109,10 +109,10 @@ def evaluate(
     output: Path | str | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The report of some label maps, each a name, the labels and the true labels, ``(H, W)``.
+    """Report on predictions. Each has a name, labels and true labels, ``(H, W)``.
 
-    With a folder ``output``, ``labels/NAME.png`` gets the labels in the classes' colours and ``scores.json``
-    the report, with ``settings`` in it: each file whole or not at all, the report last.
+    With a folder ``output``, also write the labels to ``labels/NAME.png`` in the classes' colours, and last
+    the report, with ``settings``, to ``scores.json``. Each write is atomic.
     """
     scores = Scores(classes, measures)
     for name, predicted, truth in predictions:
@@ -126,7 +126,7 @@ def evaluate(
 
 
 def write_labels(path: Path, labels: np.ndarray, palette: np.ndarray) -> None:
-    """A PNG whose pixels are the labels, shown in the colours of the palette, ``(256, 3)``."""
+    """Write a PNG whose pixels are the labels, with the palette ``(256, 3)``."""
     Image = needed("PIL.Image", "images")
     picture = Image.frombytes("P", labels.shape[::-1], np.ascontiguousarray(labels, np.uint8).tobytes())
     picture.putpalette(palette.astype(np.uint8).tobytes())
@@ -136,14 +136,14 @@ def write_labels(path: Path, labels: np.ndarray, palette: np.ndarray) -> None:
 
 
 def write_report(path: Path, report: Mapping[str, Any]) -> None:
-    """The measures as JSON; a file that is there is replaced whole."""
+    """Write the report as JSON, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with writing(path) as file:
         file.write((json.dumps(report, indent=2) + "\n").encode())
 
 
 def _without_nan(value: Any) -> Any:
-    """JSON has no nan."""
+    """Value with nan replaced by None, because JSON has no nan."""
     if isinstance(value, Mapping):
         return {name: _without_nan(v) for name, v in value.items()}
     return None if isinstance(value, float) and math.isnan(value) else value

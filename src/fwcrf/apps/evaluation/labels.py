@@ -1,4 +1,4 @@
-"""Label maps that something else made."""
+"""Label maps of other programs, read from files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fwcrf.apps.files import FileError, read_labels
 
 
 def stored(folder: Path | str, dataset: Labelled) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Name, labels from ``folder/NAME.png`` and true labels of each image, as ``evaluate`` takes them."""
+    """Yield name, labels from ``folder/NAME.png`` and true labels of each image, for ``evaluate``."""
     missing = [name for name in dataset.names if not (Path(folder) / f"{name}.png").is_file()]
     if missing:
         raise FileError(

@@ -1,4 +1,4 @@
-"""Test-time augmentation: the mean of what a model says of an image flipped and scaled."""
+"""Test-time augmentation: mean probabilities over flipped and scaled copies of an image."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Views:
-    """The sizes at which an image is shown, as factors, and whether it is also shown mirrored."""
+    """Scale factors at which a model sees an image, and a flag for mirrored copies."""
 
     scales: tuple[float, ...] = (1.0,)
     flip: bool = False
@@ -23,9 +23,9 @@ class Views:
 
 
 def probabilities(model: Callable[[Tensor], Tensor], image: Tensor, views: Views) -> Tensor:
-    """The mean of exp(model(view)) over the views, each brought back to the image: ``(B, L, H, W)``.
+    """Mean of exp(model(view)) over the views, mapped back to the image: ``(B, L, H, W)``.
 
-    ``model`` takes images ``(B, 3, H, W)`` and gives log-probabilities.
+    ``model`` maps images ``(B, 3, H, W)`` to log-probabilities.
 
     >>> image = torch.rand(1, 3, 6, 8)
     >>> seen = probabilities(lambda x: x.log_softmax(1), image, Views(flip=True))
@@ -36,7 +36,7 @@ def probabilities(model: Callable[[Tensor], Tensor], image: Tensor, views: Views
     total = torch.zeros(())
     count = 0
     for scale in views.scales:
-        scaled = _resized(image, [max(1, round(scale * have)) for have in size])
+        scaled = _resized(image, [max(1, round(scale * side)) for side in size])
         for mirrored in (False, True) if views.flip else (False,):
             answer = model(scaled.flip(-1) if mirrored else scaled).exp()
             total = total + _resized(answer.flip(-1) if mirrored else answer, size)
