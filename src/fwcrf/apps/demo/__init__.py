@@ -1,16 +1,16 @@
-"""A page on which to try it: a picture, scribbles or scores, and everything else by sliders.
+"""Interactive web page: a picture, scribbles or scores, and sliders for all settings.
 
 ::
 
-    pictures     what is segmented
-    scribbles    strokes -> a map of certain labels
+    pictures     pictures to segment
+    scribbles    strokes -> map of fixed labels
     colours      picture, scribbles -> scores
-    request      what the page asks for, checked
-    sessions     what a visitor has, apart from all others, and bounded
+    request      validation of the page's requests
+    sessions     data of each visitor, separate and bounded
     solve        scores, settings -> labels and energies, step by step
-    snippet      the same as a Python program
-    guard, app   who may ask, and for what
-    serve        the program
+    snippet      the same computation as a Python program
+    guard, app   access control, and routes
+    serve        the command ``fwcrf demo``
 
-The first three and ``files`` are all that a program made by ``snippet`` needs.
+A program made by ``snippet`` imports only the first three modules and ``files``.
 """

@@ -1,4 +1,4 @@
-"""The answers to the page's requests."""
+"""The web application: one function per route."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ from fwcrf.storage.errors import FileError
 from fwcrf.storage.limits import in_words
 
 STATIC = Path(__file__).parent / "static"
-# Bytes that may be sent: a picture, a file of scores, anything else. And the memory that scores may take.
+# Most bytes of an upload: a picture, a file of scores, JSON. Most bytes of decoded scores in memory.
 MOST_PICTURE = 20_000_000
 MOST_SCORES = 50_000_000
 MOST_JSON = 1_000_000
 SCORES_LIMIT = 200_000_000
-# Seconds that a visitor may be silent while sending.
+# Most seconds between two parts of an upload.
 PATIENCE = 20.0
-# Answers that are computed at a time; the others wait for their turn.
+# Most requests that are computed at a time; further requests wait.
 AT_A_TIME = 2
 
 _LINES = "application/x-ndjson"
 _STALE = b'{"event": "stale"}\n'
 _KINDS = ("probabilities", "logits", "labels", "mask")
-# What is warned of in one thread must not be heard in another.
+# Recording warnings is global; without a lock a thread would record another thread's warnings.
 _recording = Lock()
 
 
 class Refused(Exception):
-    """A request that is answered with a status and a sentence."""
+    """Rejects a request with a status and a message."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -64,7 +64,7 @@ class Refused(Exception):
 
 
 def create_app(host: str = "127.0.0.1", sessions: Sessions | None = None) -> Starlette:
-    """The page and its answers, for those who call it by ``host``."""
+    """The application. ``Guard`` refuses requests under other names than ``host``."""
     routes = [
         Route("/", _page),
         Mount("/static", StaticFiles(directory=STATIC)),
@@ -79,14 +79,14 @@ def create_app(host: str = "127.0.0.1", sessions: Sessions | None = None) -> Sta
     app = Starlette(
         routes=routes,
         middleware=[Middleware(Guard, host=host)],
-        exception_handlers={Refused: _sentence, ValueError: _sentence, ClientDisconnect: _sentence},  # type: ignore
+        exception_handlers={Refused: _error, ValueError: _error, ClientDisconnect: _error},  # type: ignore
     )
     app.state.sessions = Sessions() if sessions is None else sessions
-    app.state.limiter = None  # made when first used, in the loop that it belongs to
+    app.state.limiter = None  # created on first use, inside the event loop
     return app
 
 
-async def _sentence(request: Request, error: Exception) -> Response:
+async def _error(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error)}, getattr(error, "status", 400))
 
 
@@ -115,7 +115,7 @@ def _small(name: str) -> bytes:
 
 
 async def _begin(request: Request) -> Response:
-    # A header that a page from elsewhere could only send after asking, and being refused.
+    # A page of another origin needs a CORS preflight for this header, and that is refused.
     if request.headers.get("x-fwcrf") != "1":
         raise Refused(403, "expected the header X-Fwcrf: 1.")
     shown = [{"name": name, "title": one.title} for name, one in pictures.BUNDLED.items()]
@@ -170,7 +170,7 @@ async def _scores(request: Request) -> Response:
 
 def _read(path: Path, kind: Any, name: str, shape: tuple[int, int]) -> tuple[Uploaded, tuple[str, ...]]:
     if format_of(path) not in ("npy", "npz", "png"):
-        raise FileError(f"{path} is not a file of scores that is read here; expected .npy, .npz or PNG.")
+        raise FileError(f"{path} is not a file of scores; expected .npy, .npz or PNG.")
     axis = -1
     given = read_scores(path, kind=kind, limit=SCORES_LIMIT)
     if (
@@ -205,9 +205,9 @@ async def _solve(request: Request) -> Response:
     session = _session(request)
     asked = Asked.of(_json(await _body(request, MOST_JSON)))
     session.turn += 1
-    turn, left = session.turn, Flag()
-    events = answer(session, asked, lambda: left.is_set() or session.turn != turn)
-    # The first event before the answer begins, so that what is wrong has a status of its own.
+    turn, disconnected = session.turn, Flag()
+    events = answer(session, asked, lambda: disconnected.is_set() or session.turn != turn)
+    # Compute the first event before the response starts, so that an error still sets the status.
     try:
         first = await _work(request, partial(next, events))
     except Stale:
@@ -222,7 +222,7 @@ async def _solve(request: Request) -> Response:
         except Stale:
             yield _STALE
         finally:
-            left.set()
+            disconnected.set()
             request.app.state.sessions.tidy()
 
     return StreamingResponse(lines(), media_type=_LINES)
@@ -254,12 +254,12 @@ def _attached(name: str) -> dict[str, str]:
 def _session(request: Request) -> Session:
     found = request.app.state.sessions.get(request.headers.get("x-session", ""))
     if found is None:
-        raise Refused(410, "the server no longer has this page's pictures; reload the page.")
+        raise Refused(410, "this page's session has expired; reload the page.")
     return found
 
 
 def _name(request: Request) -> str:
-    """What the visitor calls the file, without folders and without what could not be printed."""
+    """Name of the uploaded file, without folders and unprintable characters."""
     given = PureWindowsPath(PurePosixPath(request.query_params.get("name", "")).name).name
     return "".join(c for c in given if c.isprintable())[:100] or "file"
 
@@ -278,7 +278,7 @@ async def _body(request: Request, most: int) -> bytes:
 
 
 async def _uploaded(request: Request, most: int, name: str, read: Callable[[Path], Any]) -> Any:
-    """What ``read`` makes of the file that is sent, which is gone afterwards."""
+    """Result of ``read`` for the uploaded file, which is deleted afterwards."""
     with tempfile.TemporaryDirectory(prefix="fwcrf-demo-") as folder:
         path = Path(folder) / "upload"
         with open(path, "wb") as file:
@@ -292,7 +292,7 @@ async def _uploaded(request: Request, most: int, name: str, read: Callable[[Path
 
 
 async def _receive(request: Request, most: int, take: Callable[[bytes], Any]) -> None:
-    """Hand on what is sent, bounded in size and in patience."""
+    """Pass each part of the request's body to ``take``, with limits on size and waiting time."""
     stated = request.headers.get("content-length", "0")
     size = 0 if not stated.isdecimal() or int(stated) <= most else most + 1
     stream = request.stream().__aiter__()
@@ -302,15 +302,15 @@ async def _receive(request: Request, most: int, take: Callable[[bytes], Any]) ->
         except StopAsyncIteration:
             return
         except TimeoutError:
-            raise Refused(408, "nothing more came; try again.") from None
+            raise Refused(408, "the upload stopped; try again.") from None
         size += len(part)
         if size <= most:
             take(part)
-    raise Refused(413, f"that is more than can be taken here; expected at most {in_words(most)}.")
+    raise Refused(413, f"the upload is too large; expected at most {in_words(most)}.")
 
 
 async def _work(request: Request, function: Callable[[], Any]) -> Any:
-    """Run in a thread, ``AT_A_TIME`` at a time for all visitors."""
+    """Result of ``function``, run in a thread; at most ``AT_A_TIME`` run at a time."""
     state = request.app.state
     if state.limiter is None:
         state.limiter = CapacityLimiter(AT_A_TIME)

@@ -1,15 +1,15 @@
 """Scores from a few scribbled pixels: a mixture of Gaussians over colour for each label.
 
-The colours under a label's scribbles are divided into a few clusters by k-means; each is a Gaussian with the
-mean and covariance of its pixels, widened so that a cluster of equal colours still has neighbours. With
-p_l(c) the density of label l, the probability that the model gives it is
+k-means divides the colours under a label's scribbles into a few clusters. Each cluster is a Gaussian with the
+mean and covariance of its pixels, plus a minimum variance for clusters of equal colours. With p_l(c) the
+density of label l, its probability is
 
     q_l(c) = trust p_l(c) / sum_m p_m(c) + (1 - trust) / L,
 
-a mixture with a coin toss: colours say little about a pixel on its own, and a CRF can only change what is not
-certain. Labels without scribbles have density 0.
+a mixture with the uniform distribution: the colour of one pixel says little, and a CRF can only change labels
+that are uncertain. Labels without scribbles have density 0.
 
-Colours are looked up in a table of 32 levels per channel, which takes milliseconds whatever the size.
+Scores are computed for 32 levels per channel and looked up, in milliseconds for a picture of any size.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 CLUSTERS = 4
 TRUST = 0.5
-# The least standard deviation of a cluster, in grey levels of 0 to 255.
+# Minimum standard deviation of a cluster, in grey levels of 0 to 255.
 LEAST_SPREAD = 10.0
 _LEVELS = 32
 _MOST_PIXELS = 4000
@@ -27,7 +27,7 @@ _MOST_PIXELS = 4000
 def colour_scores(
     image: np.ndarray, scribbles: np.ndarray, num_labels: int, *, trust: float = TRUST
 ) -> np.ndarray:
-    """Logits ``(H, W, L)`` for a picture ``(H, W, 3)`` of uint8 and scribbles ``(H, W)``, -1 for none.
+    """Logits ``(H, W, L)`` for a picture ``(H, W, 3)`` of uint8 and scribbles ``(H, W)``, -1 elsewhere.
 
     >>> image = np.zeros((1, 4, 3), np.uint8)
     >>> image[0, 2:] = 200
@@ -51,7 +51,7 @@ def colour_scores(
 
 
 def _mixture(samples: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """The logarithm of the density of a mixture fitted to ``samples`` (m, 3), at colours (n, 3)."""
+    """Log-density at the colours ``at`` (n, 3) of a mixture fitted to ``samples`` (m, 3)."""
     samples = samples[:: -(-len(samples) // _MOST_PIXELS)]
     cluster = _clusters(samples)
     terms = []
@@ -66,14 +66,14 @@ def _mixture(samples: np.ndarray, at: np.ndarray) -> np.ndarray:
 
 
 def _clusters(samples: np.ndarray, rounds: int = 8) -> np.ndarray:
-    """k-means, each centre begun as the sample farthest from those before it; without chance."""
+    """Cluster of each sample, by k-means. Each start is the sample farthest from the previous ones."""
     centres = samples.mean(0, keepdims=True)
     for _ in range(min(CLUSTERS, len(samples)) - 1):
         distance = _squared(samples, centres).min(-1)
         centres = np.concatenate([centres, samples[[distance.argmax()]]])
     for _ in range(rounds):
         nearest = _squared(samples, centres).argmin(-1)
-        # Empty clusters are given up, so that the numbers of the others are without gaps.
+        # Drop empty clusters and renumber the rest.
         kept, nearest = np.unique(nearest, return_inverse=True)
         centres = np.stack([samples[nearest == k].mean(0) for k in range(len(kept))])
     return nearest

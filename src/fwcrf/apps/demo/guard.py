@@ -1,7 +1,7 @@
-"""Who may ask: pages of this server alone. And what browsers are told about every answer.
+"""Access control: only pages of this server may send requests. Also the security headers of responses.
 
-A page from elsewhere can send requests here, by a form or by a name that it lets point to this machine. Such
-requests are known by their ``Host`` and ``Origin``, which a page cannot choose.
+A page of another site can send requests to this server, by a form or by a host name that resolves to this
+machine. ``Host`` and ``Origin`` reveal such requests, because a page cannot set these headers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HEADERS = {
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine is reached under a name.
+    """True if a host name is reachable from this machine only.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("0.0.0.0"), is_loopback("example.org")
     (True, True, False, False)
@@ -42,7 +42,7 @@ def is_loopback(host: str) -> bool:
 
 
 class Guard:
-    """Answers 421 or 403 to requests from elsewhere, before anything looks at them."""
+    """ASGI middleware that answers 421 or 403 to requests of other sites."""
 
     def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], host: str) -> None:
         self.app = app
@@ -65,18 +65,18 @@ class Guard:
         await (refused or self.app)(scope, receive, send_with_headers)  # type: ignore[operator]
 
     def refusal(self, headers: Headers, scheme: str) -> JSONResponse | None:
-        """What a request from elsewhere is answered, None for one from here."""
+        """Error response to a request of another site. None for a request of this server's page."""
         if not self._addressed(headers.getlist("host")):
-            return JSONResponse({"error": "this server is not called that; use the address it printed."}, 421)
+            return JSONResponse({"error": "unknown host name; use the address that the server printed."}, 421)
         origin = headers.get("origin")
         if origin is not None and origin != f"{scheme}://{headers['host']}":
-            return JSONResponse({"error": "requests of other pages are not answered."}, 403)
+            return JSONResponse({"error": "requests of other sites are refused."}, 403)
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-            return JSONResponse({"error": "requests of other pages are not answered."}, 403)
+            return JSONResponse({"error": "requests of other sites are refused."}, 403)
         return None
 
     def _addressed(self, hosts: list[str]) -> bool:
-        """Whether the host is one that this server goes by: never a name that someone else could choose."""
+        """True for a loopback address, ``self.host``, and any IP address if the server is public."""
         if len(hosts) != 1:
             return False
         name = hosts[0].rpartition(":")[0] if not hosts[0].endswith("]") and ":" in hosts[0] else hosts[0]

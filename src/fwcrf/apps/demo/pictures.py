@@ -1,4 +1,4 @@
-"""The pictures to segment: photographs that come with scikit-image, or the visitor's own."""
+"""Pictures to segment: photographs of scikit-image, or the visitor's own."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fwcrf.apps.files.images import read_image
 from fwcrf.optional import needed
 from fwcrf.storage.errors import FileError
 
-# Larger pictures are made as small as this, so that answers come at once.
+# Larger pictures are scaled down to this longest side, for fast responses.
 LONGEST = 500
-# What a decoded picture may take: 24 million pixels in colour.
+# Most bytes of a decoded picture: 24 million pixels in colour.
 LIMIT = 24_000_000 * 3
-# What the Exif standard calls the ways to hold a camera: quarter turns to the left, and mirrored or not.
+# Exif orientation: number of quarter turns to the left, and True if mirrored.
 _ORIENTATIONS = {
     2: (0, True), 3: (2, False), 4: (2, True), 5: (3, True), 6: (3, False), 7: (1, True), 8: (1, False),
 }  # fmt: skip
@@ -26,7 +26,7 @@ _ORIENTATIONS = {
 
 @dataclass(frozen=True)
 class Bundled:
-    """A photograph, and strokes to begin with: label, then points in per cent of width and height."""
+    """A photograph and its example strokes: label, then points in per cent of width and height."""
 
     file: str
     title: str
@@ -143,21 +143,21 @@ BUNDLED = {
 
 
 def bundled(name: str) -> np.ndarray:
-    """A photograph by its name in ``BUNDLED``, ``(H, W, 3)`` of uint8, no side longer than ``LONGEST``."""
+    """Photograph with a name in ``BUNDLED``, ``(H, W, 3)`` of uint8, no side longer than ``LONGEST``."""
     if name not in BUNDLED:
         raise ValueError(f"picture {name!r} is not known; expected one of {', '.join(BUNDLED)}.")
-    # The file as it is in the package: scikit-image's own functions would look for others on the network.
+    # The file of the installed package: scikit-image's own functions may download files.
     package = find_spec("skimage")
     if package is None or not package.submodule_search_locations:
         raise ModuleNotFoundError(
-            "the photographs come with scikit-image, which is not installed: pip install 'fwcrf[demo]'",
+            "the photographs need scikit-image, which is not installed: pip install 'fwcrf[demo]'",
             name="skimage",
         )
     return read_picture(Path(package.submodule_search_locations[0]) / "data" / BUNDLED[name].file)
 
 
 def example_strokes(name: str, shape: tuple[int, int]) -> list[Stroke]:
-    """The strokes that a photograph begins with, in pixels."""
+    """Example strokes of a photograph, in pixels."""
     height, width = shape
     return [
         Stroke(label, 5.0, [(round(x * width / 100, 1), round(y * height / 100, 1)) for x, y in points])
@@ -166,9 +166,9 @@ def example_strokes(name: str, shape: tuple[int, int]) -> list[Stroke]:
 
 
 def read_picture(path: Path | str, *, limit: int = LIMIT) -> np.ndarray:
-    """A PNG or JPEG file as ``(H, W, 3)`` of uint8, upright, no side longer than ``LONGEST``."""
+    """Picture ``(H, W, 3)`` of uint8 from a PNG or JPEG file, upright, no side longer than ``LONGEST``."""
     if format_of(path) not in ("png", "jpeg"):
-        raise FileError(f"{path} is not a picture that can be shown here; expected PNG or JPEG.")
+        raise FileError(f"{path} cannot be shown; expected PNG or JPEG.")
     values = read_image(path, limit=limit).values
     if values.dtype == np.float32 or values.max(initial=0) > 65535 or values.min(initial=0) < 0:
         raise FileError(f"{path} has numbers that are not colours; expected 8 or 16 bits per channel.")
@@ -181,7 +181,7 @@ def read_picture(path: Path | str, *, limit: int = LIMIT) -> np.ndarray:
 
 
 def fitted(image: np.ndarray, longest: int = LONGEST) -> np.ndarray:
-    """A picture with neither side longer than ``longest``, made smaller if need be.
+    """Picture, scaled down if a side is longer than ``longest``.
 
     >>> fitted(np.zeros((300, 600, 3), np.uint8)).shape
     (250, 500, 3)
@@ -198,9 +198,9 @@ def fitted(image: np.ndarray, longest: int = LONGEST) -> np.ndarray:
 
 
 def _orientation(path: Path | str) -> int:
-    """How the camera was held, as the file says; 1, upright, if it does not."""
+    """Exif orientation of a file; 1, upright, if the file does not say."""
     Image = needed("PIL.Image", "demo")
-    # Decoded it has been; a block of Exif that is damaged is nothing to fail over.
+    # The pixels are decoded already; damaged Exif data is not an error.
     try:
         with Image.open(path) as opened:
             return opened.getexif().get(0x0112, 1)

@@ -1,4 +1,4 @@
-"""What the page asks for, checked: names that are known, numbers within bounds, strokes of bounded work."""
+"""Validation of the page's requests: known names, bounded numbers, strokes of bounded work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fwcrf.apps.demo.colours import TRUST
 from fwcrf.apps.demo.pictures import LONGEST
 from fwcrf.apps.demo.scribbles import Stroke
 
-# Those that need no more than P and a step, in the order of the page.
+# Solvers that need only the pairwise operator P and a step size, in the order of the page.
 SOLVERS = (
     "l2fw", "efw", "mf", "fw", "anneal-fw", "tsallis-fw", "mixed-fw", "pgd", "emd", "fista", "admm",
 )  # fmt: skip
@@ -29,13 +29,13 @@ BOUNDS: dict[str, tuple[float, float]] = {
 }
 _MOST_STROKES = 500
 _MOST_POINTS = 10_000
-# Pixels that all segments of all strokes may have to look at.
+# Most pixels in the bounding boxes of all segments of all strokes.
 _MOST_WORK = 20_000_000
 
 
 @dataclass(frozen=True)
 class Request:
-    """Scores to start from, a model and solvers; ``weight`` is the paper's lambda."""
+    """Source of scores, model and solvers; ``weight`` is the paper's lambda."""
 
     scores: Literal["scribbles", "file"] = "scribbles"
     strokes: tuple[Stroke, ...] = ()
@@ -50,7 +50,7 @@ class Request:
 
     @classmethod
     def of(cls, values: Any) -> Request:
-        """From what JSON holds; a ValueError says what is wrong with it.
+        """Request from parsed JSON. Raises ValueError if it is invalid.
 
         >>> Request.of({"solver": "efw", "weight": 0.5, "spatial": {"xy": 2, "weight": 0}}).spatial
         {'xy': 2.0, 'weight': 0.0}
@@ -81,17 +81,17 @@ class Request:
             if name not in SOLVERS:
                 raise ValueError(f"solver {str(name)[:40]!r} is not known; expected {', '.join(SOLVERS)}.")
         if not request.bilateral["weight"] and not request.spatial["weight"]:
-            raise ValueError("both kernels have weight 0; expected one at least that says something.")
+            raise ValueError("both kernels have weight 0; expected a positive weight for at least one.")
         strokes = _strokes(given.get("strokes", ()), request.num_labels)
         return cls(**{**given, "strokes": strokes, "compare": tuple(compare)})
 
     @property
     def strokes_key(self) -> tuple[tuple[int, float, tuple[tuple[float, float], ...]], ...]:
-        """Equal for equal strokes, and hashable."""
+        """Hashable copy of the strokes."""
         return tuple((label, radius, tuple(points)) for label, radius, points in self.strokes)
 
     def settings(self, name: str) -> dict[str, Any]:
-        """The settings of a solver: those on the page for the chosen one, else its own."""
+        """Settings of a solver: from the page for the chosen solver, else the solver's defaults."""
         if name == "anneal-fw":
             return {"steps": self.num_steps}
         return {"weight": self.weight} if name == self.solver and name in WITH_LAMBDA else {}
@@ -146,7 +146,7 @@ def _strokes(values: Any, num_labels: int) -> tuple[Stroke, ...]:
 def _point(value: Any) -> tuple[float, float]:
     if not isinstance(value, Sequence) or len(value) != 2 or not all(map(_is_number, value)):
         raise ValueError("a point has to be [x, y], two numbers of pixels.")
-    # Tenths of a pixel are enough, and short in a program. What is outside is drawn at the edge.
+    # Rounded to tenths of a pixel, for short programs. A point outside moves to the edge.
     x, y = (round(min(max(float(v), -1.0), LONGEST + 1.0), 1) for v in value)
     return x, y
 

@@ -1,4 +1,4 @@
-"""Strokes of a brush, as a map of labels that are certain."""
+"""Brush strokes, drawn into a map of fixed labels."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 
 
 class Stroke(NamedTuple):
-    """A line of constant thickness along points, in pixels; the last stroke lies on top."""
+    """Line of constant thickness through points, in pixels. Later strokes cover earlier ones."""
 
     label: int
     radius: float
-    points: Sequence[tuple[float, float]]  # (x, y); the middle of the first pixel is (0, 0)
+    points: Sequence[tuple[float, float]]  # (x, y); the centre of the first pixel is (0, 0)
 
 
 def drawn(
     strokes: Sequence[Stroke | tuple[int, float, Sequence[tuple[float, float]]]], shape: tuple[int, int]
 ) -> np.ndarray:
-    """The labels of the pixels under the strokes, ``(H, W)`` of int64, -1 elsewhere.
+    """Labels of the pixels under the strokes, ``(H, W)`` of int64, -1 elsewhere.
 
     >>> drawn([(1, 1.0, [(1, 1), (3, 1)])], (3, 6))
     array([[-1,  1,  1,  1, -1, -1],
@@ -36,7 +36,7 @@ def drawn(
 
 
 def _segment(found: np.ndarray, label: int, radius: float, start: np.ndarray, end: np.ndarray) -> None:
-    """Set the pixels within ``radius`` of a segment."""
+    """Set the pixels of ``found`` within ``radius`` of a segment to ``label``."""
     height, width = found.shape
     left, top = np.floor(np.minimum(start, end) - radius).clip(0, (width, height)).astype(int)
     right, bottom = (np.ceil(np.maximum(start, end) + radius) + 1).clip(0, (width, height)).astype(int)

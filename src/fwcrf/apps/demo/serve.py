@@ -1,4 +1,4 @@
-"""The program: a socket, the page on it, and a browser to look at it."""
+"""The command ``fwcrf demo``: listen on a socket, serve the page, open a browser."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fwcrf.optional import needed
 
 
 def serve(host: str = "127.0.0.1", port: int = 8420, *, browser: bool = True) -> None:
-    """Serve the page until interrupted; port 0 takes any that is free."""
+    """Serve the page until interrupted. Port 0 selects a free port."""
     uvicorn = needed("uvicorn", "demo")
     needed("starlette", "demo")
     from fwcrf.apps.demo.app import create_app
@@ -24,13 +24,13 @@ def serve(host: str = "127.0.0.1", port: int = 8420, *, browser: bool = True) ->
     address = f"http://{name}:{listening.getsockname()[1]}/"
     if not is_loopback(host):
         print(
-            f"fwcrf: warning: listening on {host}: whoever reaches this machine can use the page, and what "
-            "is sent is not encrypted. Without --host it is for this machine alone.",
+            f"fwcrf: warning: listening on {host}: whoever reaches this machine can use the page, and "
+            "data is not encrypted. Without --host only this machine can use it.",
             file=sys.stderr,
         )
     print(f"fwcrf: the demo is at {address} (Ctrl-C ends it)", file=sys.stderr, flush=True)
     if browser:
-        # The socket listens already: what the browser asks now is answered as soon as the server runs.
+        # The socket listens already, so early requests of the browser wait until the server runs.
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
     config = uvicorn.Config(
         create_app(host), log_level="warning", access_log=False, lifespan="off", ws="none",
@@ -52,7 +52,7 @@ def _listen(host: str, port: int) -> socket.socket:
         if listening is not None:
             listening.close()
         raise OSError(
-            f"cannot listen on {host}, port {port}: {error.strerror or error}. Another port can be chosen: "
-            "--port, 0 for any that is free."
+            f"cannot listen on {host}, port {port}: {error.strerror or error}. Choose another port: "
+            "--port, 0 for any free port."
         ) from error
     return listening

@@ -1,4 +1,4 @@
-"""What each visitor has: a picture, scores, operators; apart from all others, and bounded together."""
+"""Sessions: each visitor's picture, scores and operators, with a common memory limit."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from fwcrf.kernels import Operator
 
 MOST_SESSIONS = 32
 MOST_BYTES = 1 << 30
-# Seconds after which a session that nobody uses is forgotten.
+# Seconds after which an unused session is deleted.
 LONGEST_REST = 3600.0
 
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A picture ``(H, W, 3)`` of uint8, and where it is from: a photograph's name, or a file's."""
+    """Picture ``(H, W, 3)`` of uint8, and the name of its photograph or file."""
 
     values: np.ndarray
     name: str
@@ -33,7 +33,7 @@ class Picture:
 
 @dataclass(frozen=True, eq=False)
 class Uploaded:
-    """Scores from a file: logits ``(n, L)`` at the size of the picture, and how the file was read."""
+    """Scores from a file: logits ``(n, L)`` at the size of the picture, and the options of the reader."""
 
     logits: Tensor
     name: str
@@ -43,7 +43,7 @@ class Uploaded:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """The last labels ``(H, W)`` of uint8, and what they are of."""
+    """Last labels ``(H, W)`` of uint8, and their inputs."""
 
     request: Request
     picture: Picture
@@ -53,19 +53,19 @@ class Result:
 
 @dataclass(eq=False)
 class Session:
-    """One visitor's page."""
+    """Data of one visitor's page."""
 
     picture: Picture | None = None
     uploaded: Uploaded | None = None
     result: Result | None = None
-    # The last of each kind, by what they were made from.
+    # Cache: the last result of each kind, with the key of its inputs.
     kept: dict[str, tuple[Hashable, Any]] = field(default_factory=dict)
-    turn: int = 0  # how many answers were asked for; an answer that is not to the last is given up
+    turn: int = 0  # number of requests; the computation for an older request stops
     used: float = 0.0
     lock: Lock = field(default_factory=Lock)
 
     def remember(self, kind: str, key: Hashable, make: Callable[[], Any]) -> Any:
-        """What ``make`` gives, or gave the last time if the key is the same."""
+        """Result of ``make()``, or the cached result if the key is unchanged."""
         found = self.kept.get(kind)
         if found is None or found[0] != key:
             found = self.kept[kind] = (key, make())
@@ -73,7 +73,7 @@ class Session:
 
     @property
     def bytes(self) -> int:
-        """About what it takes in memory."""
+        """Approximate memory of the session."""
         total = 0 if self.picture is None else self.picture.values.nbytes
         total += 0 if self.uploaded is None else self.uploaded.logits.nbytes
         total += 0 if self.result is None else self.result.labels.nbytes
@@ -81,7 +81,7 @@ class Session:
 
 
 class Sessions:
-    """All visitors; those that were away longest are forgotten when there are too many, or too much."""
+    """All sessions. The least recently used are deleted above a number or an amount of memory."""
 
     def __init__(
         self, most: int = MOST_SESSIONS, most_bytes: int = MOST_BYTES, longest_rest: float = LONGEST_REST,
@@ -95,7 +95,7 @@ class Sessions:
         return len(self._all)
 
     def begin(self) -> str:
-        """A new session; its name cannot be guessed."""
+        """Name of a new session, which cannot be guessed."""
         name = secrets.token_urlsafe(24)
         with self._lock:
             self._all[name] = Session(used=self._clock())
@@ -103,7 +103,7 @@ class Sessions:
         return name
 
     def get(self, name: str) -> Session | None:
-        """A session by its name, None if there is none or no longer."""
+        """Session by its name. None if it does not exist or was deleted."""
         self.tidy()
         with self._lock:
             session = self._all.get(name)
@@ -113,7 +113,7 @@ class Sessions:
             return session
 
     def tidy(self) -> None:
-        """Forget what is too old, too much or too many; never the one that was used last."""
+        """Delete expired sessions, and the oldest beyond the limits; the memory limit keeps at least one."""
         with self._lock:
             now = self._clock()
             total = sum(session.bytes for session in self._all.values())

@@ -1,4 +1,4 @@
-"""A Python program that makes the mask once more."""
+"""Python program that reproduces the mask of the page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fwcrf.apps.demo.solve import kernels_of
 
 
 def snippet(result: Result, *, mask: str = "mask.png") -> str:
-    """A program that writes the same labels to ``mask``; the visitor's own files are expected beside it."""
+    """Program that writes the same labels to ``mask``. It expects the visitor's files in its folder."""
     request, picture, uploaded = result.request, result.picture, result.uploaded
     L = request.num_labels if uploaded is None else uploaded.logits.shape[-1]
     reader = "bundled" if picture.bundled else "read_picture"
@@ -60,13 +60,13 @@ def snippet(result: Result, *, mask: str = "mask.png") -> str:
     ]
     return "\n".join(
         [
-            '"""The mask of the fwcrf demo once more: pip install \'fwcrf[demo]\'."""',
+            '"""Reproduces the mask of the fwcrf demo: pip install \'fwcrf[demo]\'."""',
             "",
             "import torch",
             "",
             *sorted(imports, key=lambda line: (line.startswith("from"), line)),
             "",
-            f"torch.set_num_threads({torch.get_num_threads()})  # sums in another order may change a pixel",
+            f"torch.set_num_threads({torch.get_num_threads()})  # more threads may change a pixel",
             *lines,
             "",
         ]

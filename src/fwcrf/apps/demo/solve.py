@@ -1,7 +1,7 @@
-"""From scores and settings to labels, and then the energies of three solvers, step by step.
+"""Labels from scores and settings, then the energies of three solvers, step by step.
 
-The steps are those of ``fwcrf.refine``, taken apart so that operators are kept between answers, labels are
-there before the energies are, and an answer that nobody waits for any more is given up within a step.
+The computation is that of ``fwcrf.refine``, split so that operators are cached between requests, labels are
+sent before energies, and an obsolete request stops within a step.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ Event = dict[str, Any]
 
 
 class Stale(Exception):
-    """Another answer is waited for by now."""
+    """A newer request has replaced this one."""
 
 
 def answer(session: Session, request: Request, stale: Callable[[], bool]) -> Iterator[Event]:
-    """Events for the page: ``labels`` once, then ``energy`` for every step of every solver, then ``end``."""
+    """Yield events: ``labels`` once, then ``energy`` for every step of every solver, then ``end``."""
     picture, uploaded = session.picture, session.uploaded
     if picture is None:
         raise ValueError("there is no picture yet; expected one to be chosen first.")
 
-    def look() -> None:
+    def check() -> None:
         if stale():
             raise Stale
 
     started = time.perf_counter()
     with session.lock, torch.no_grad():
-        look()
+        check()
         logits, scribbles = _scores(session, request, picture, uploaded)
         operators, weights = _operators(session, request, picture)
         unary = unary_from_logits(constrained(logits, None, scribbles))
         f = Energy(pairwise.dense(operators, logits.shape[-1], weights=weights), unary)
         prepared = time.perf_counter()
-        path, seconds = _path(f, request, request.solver, look)
+        path, seconds = _path(f, request, request.solver, check)
     shape = picture.values.shape[:2]
     alone = logits.argmax(-1).to(torch.uint8)
     labels = path[-1].view(shape).numpy()
@@ -69,9 +69,9 @@ def answer(session: Session, request: Request, stale: Callable[[], bool]) -> Ite
     for name in dict.fromkeys((request.solver, *request.compare)):
         if name != request.solver:
             with torch.no_grad():
-                path, _ = _path(f, request, name, look)
+                path, _ = _path(f, request, name, check)
         for k, found in enumerate(path):
-            look()
+            check()
             with torch.no_grad():
                 energy = float(f.of_labels(found.long()))
             yield {"event": "energy", "solver": name, "k": k, "energy": energy}
@@ -79,7 +79,7 @@ def answer(session: Session, request: Request, stale: Callable[[], bool]) -> Ite
 
 
 def warm_up() -> None:
-    """Solve a small problem, so that the first visitor does not wait for what is loaded on first use."""
+    """Solve a small problem, so that lazy imports do not delay the first visitor."""
     values = np.zeros((16, 16, 3), np.uint8)
     values[:, 8:] = 200
     strokes = Stroke(0, 2.0, [(2.0, 8.0)]), Stroke(1, 2.0, [(13.0, 8.0)])
@@ -88,7 +88,7 @@ def warm_up() -> None:
 
 
 def read_logits(values: np.ndarray, kind: str, shape: tuple[int, int]) -> Tensor:
-    """Logits ``(n, L)`` at the size of a picture, from what a file holds."""
+    """Logits ``(n, L)`` at the size of a picture, from the values of a file."""
     scores = read_scores(values, 2, from_logits=kind == "logits", from_labels=kind == "labels")
     return scores.logits(slice(None), tuple(slice(0, size) for size in shape), shape)
 
@@ -96,7 +96,7 @@ def read_logits(values: np.ndarray, kind: str, shape: tuple[int, int]) -> Tensor
 def _scores(
     session: Session, request: Request, picture: Picture, uploaded: Uploaded | None
 ) -> tuple[Tensor, Tensor | None]:
-    """Logits ``(n, L)`` and scribbles ``(n,)``."""
+    """Logits ``(n, L)`` and scribbles ``(n,)``. Scribbles are None without strokes."""
     shape = picture.values.shape[:2]
     scribbles = drawn(request.strokes, shape) if request.strokes else None  # type: ignore[arg-type]
     if request.scores == "file":
@@ -109,7 +109,7 @@ def _scores(
                 "labels, from 0; clear these strokes."
             )
     elif scribbles is None:
-        raise ValueError("draw a stroke for each of two labels at least.")
+        raise ValueError("draw strokes for at least two labels.")
     else:
         key = (picture, request.strokes_key, request.num_labels, request.trust)
         logits = session.remember(
@@ -123,7 +123,7 @@ def _scores(
 
 
 def _operators(session: Session, request: Request, picture: Picture) -> tuple[list[Operator], list[float]]:
-    """Those kernels that have a weight, in the order of ``kernels_of``."""
+    """Operators and weights of the kernels, in the order of ``kernels_of``."""
     kernels = kernels_of(request)
     image = torch.from_numpy(picture.values.astype(np.float32)).permute(2, 0, 1)
     operators = [
@@ -138,7 +138,7 @@ def _operators(session: Session, request: Request, picture: Picture) -> tuple[li
 
 
 def kernels_of(request: Request) -> list[Spatial | Bilateral]:
-    """The kernels of a request that say something."""
+    """Kernels of a request whose weight is not 0."""
     near, alike = request.spatial, request.bilateral
     every = (
         Spatial(xy=near["xy"], weight=near["weight"]),
@@ -147,22 +147,22 @@ def kernels_of(request: Request) -> list[Spatial | Bilateral]:
     return [kernel for kernel in every if kernel.weight]
 
 
-def _path(f: Energy, request: Request, name: str, look: Callable[[], None]) -> tuple[list[Tensor], float]:
-    """The labels of each iterate, the start included, of uint8; and the seconds that the steps took."""
+def _path(f: Energy, request: Request, name: str, check: Callable[[], None]) -> tuple[list[Tensor], float]:
+    """Labels of each iterate, start included, in uint8; and the seconds of the steps without rounding."""
     path: list[Tensor] = []
-    aside = 0.0
+    rounding_seconds = 0.0
 
     def keep(k: int, x: Tensor) -> None:
-        nonlocal aside
-        look()
+        nonlocal rounding_seconds
+        check()
         begun = time.perf_counter()
         path.append(nearest(x).to(torch.uint8))
-        aside += time.perf_counter() - begun
+        rounding_seconds += time.perf_counter() - begun
 
     started = time.perf_counter()
     solver = solvers.get(name, **request.settings(name))
     solvers.minimize(f, solver, num_steps=request.num_steps, callback=keep)
-    return path, time.perf_counter() - started - aside
+    return path, time.perf_counter() - started - rounding_seconds
 
 
 def _packed(labels: Tensor) -> str:

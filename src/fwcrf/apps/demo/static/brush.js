@@ -1,10 +1,10 @@
-// Drawing strokes on a canvas, by pointer or by keys.
+// Drawing of strokes on a canvas, by pointer or by keyboard.
 
 export class Brush {
   constructor(canvas, { begin, changed, done }) {
     this.canvas = canvas;
     this.stroke = null;
-    this.cursor = null; // of the keyboard
+    this.cursor = null; // position of the keyboard's brush, or null
     this.down = false;
     Object.assign(this, { begin, changed, done });
     canvas.addEventListener("pointerdown", (e) => this.#press(e));
@@ -17,7 +17,7 @@ export class Brush {
   #at(event) {
     const box = this.canvas.getBoundingClientRect();
     const { width, height } = this.canvas;
-    // The canvas fits its box as a whole; what is left over is beside it.
+    // The canvas is centred in its box and scaled to fit; the rest of the box is margin.
     const scale = Math.min(box.width / width, box.height / height);
     const x = (event.clientX - box.left - (box.width - width * scale) / 2) / scale - 0.5;
     const y = (event.clientY - box.top - (box.height - height * scale) / 2) / scale - 0.5;

@@ -1,4 +1,4 @@
-// The page: what the visitor sets, what is asked, what is shown.
+// The page: controls, requests to the server, and display.
 
 import { Brush } from "./brush.js";
 import { PALETTE, css, ink } from "./palette.js";
@@ -13,11 +13,11 @@ const SOLVERS = {
   pgd: "projected gradient", emd: "mirror descent", fista: "FISTA", admm: "ADMM",
 };
 const WITH_LAMBDA = ["l2fw", "efw", "tsallis-fw", "mixed-fw"];
-const USUAL_LAMBDA = { l2fw: 1, efw: 0.25, "tsallis-fw": 1, "mixed-fw": 1 };
+const DEFAULT_LAMBDA = { l2fw: 1, efw: 0.25, "tsallis-fw": 1, "mixed-fw": 1 };
 
 const state = { image: null, strokes: [], numLabels: 2, label: 0, alone: null, refined: null, energies: new Map(), fileLabels: null };
 
-// --- what is shown ------------------------------------------------------------------------------
+// --- display ------------------------------------------------------------------------------------
 
 function say(text, hint = false) {
   $("message").textContent = text;
@@ -107,7 +107,7 @@ function showLabels() {
   $("add-label").disabled = state.numLabels >= MOST_LABELS || fromFile();
 }
 
-// --- what is set --------------------------------------------------------------------------------
+// --- controls -----------------------------------------------------------------------------------
 
 const fromFile = () => document.querySelector("[name=scores]:checked").value === "file";
 const compared = () => [...document.querySelectorAll(".compare")].map((select) => select.value);
@@ -126,7 +126,7 @@ function showValues() {
   $("weight").disabled = !WITH_LAMBDA.includes($("solver").value);
 }
 
-const question = () => ({
+const settings = () => ({
   scores: fromFile() ? "file" : "scribbles",
   strokes: state.strokes,
   num_labels: fromFile() ? state.fileLabels ?? 2 : state.numLabels,
@@ -139,9 +139,9 @@ const question = () => ({
   compare: compared(),
 });
 
-// --- what is asked ------------------------------------------------------------------------------
+// --- requests -----------------------------------------------------------------------------------
 
-function nothing() {
+function clearResult() {
   state.alone = state.refined = null;
   state.energies = new Map();
   show($("alone"), null);
@@ -154,7 +154,7 @@ function nothing() {
 
 const milliseconds = (t) => `${t < 10 ? t.toFixed(1) : Math.round(t)} ms`;
 
-function take(event) {
+function handle(event) {
   if (event.event === "labels") {
     state.alone = server.bytes(event.scores);
     state.refined = server.bytes(event.labels);
@@ -185,19 +185,19 @@ function solveSoon(delay = 60) {
 
 async function solve() {
   if (!state.image) return;
-  if (fromFile() && state.fileLabels === null) return nothing(), say("Choose a file of scores.", true);
-  if (!fromFile() && new Set(state.strokes.map((s) => s.label)).size < 2) return nothing(), say("Draw a stroke for each of two labels at least.", true);
+  if (fromFile() && state.fileLabels === null) return clearResult(), say("Choose a file of scores.", true);
+  if (!fromFile() && new Set(state.strokes.map((s) => s.label)).size < 2) return clearResult(), say("Draw strokes for at least two labels.", true);
   document.body.classList.add("busy");
   try {
-    if (await server.solve(question(), take)) say("");
+    if (await server.solve(settings(), handle)) say("");
   } catch (error) {
     document.body.classList.remove("busy");
-    nothing();
+    clearResult();
     say(error.message);
   }
 }
 
-async function begun({ width, height, strokes }, name) {
+async function showPicture({ width, height, strokes }, name) {
   state.image = await server.picture();
   for (const id of ["overlay", "alone", "refined"]) Object.assign($(id), { width, height });
   state.strokes = strokes;
@@ -206,7 +206,7 @@ async function begun({ width, height, strokes }, name) {
   state.fileLabels = null;
   document.querySelector("[name=scores][value=scribbles]").checked = true;
   for (const button of document.querySelectorAll("#pictures button")) button.setAttribute("aria-pressed", String(button.dataset.name === name));
-  nothing();
+  clearResult();
   say("");
   showSource();
 }
@@ -248,7 +248,7 @@ async function save(path, name) {
   });
 }
 
-// --- together -----------------------------------------------------------------------------------
+// --- events -------------------------------------------------------------------------------------
 
 const brush = new Brush($("overlay"), {
   begin(point) {
@@ -280,8 +280,8 @@ async function start() {
     input.addEventListener("input", () => { showValues(); if (input.id !== "radius") solveSoon(); });
   }
   $("solver").addEventListener("change", () => {
-    const usual = USUAL_LAMBDA[$("solver").value];
-    if (usual) $("weight").value = Math.log10(usual);
+    const lambda = DEFAULT_LAMBDA[$("solver").value];
+    if (lambda) $("weight").value = Math.log10(lambda);
     showValues();
     solveSoon(0);
   });
@@ -293,7 +293,7 @@ async function start() {
   $("clear").addEventListener("click", () => { state.strokes = []; repaint(); solveSoon(0); });
   $("picture-file").addEventListener("change", () => attempt(async () => {
     const [file] = $("picture-file").files;
-    if (file) await begun(await server.sendPicture(file), null);
+    if (file) await showPicture(await server.sendPicture(file), null);
   }));
   $("scores-file").addEventListener("change", sendScores);
   $("kind").addEventListener("change", sendScores);
@@ -307,10 +307,10 @@ async function start() {
     button.dataset.name = name;
     button.setAttribute("aria-label", title);
     button.append(Object.assign(new Image(), { src: `/thumbnails/${name}`, alt: "" }));
-    button.addEventListener("click", () => attempt(async () => begun(await server.choose(name), name)));
+    button.addEventListener("click", () => attempt(async () => showPicture(await server.choose(name), name)));
     $("pictures").append(button);
   }
-  await begun(await server.choose(pictures[0].name), pictures[0].name);
+  await showPicture(await server.choose(pictures[0].name), pictures[0].name);
 }
 
 attempt(start);

@@ -1,4 +1,4 @@
-// Colours of labels on the screen: apart from each other in hue and lightness, calm enough to look at for long.
+// Screen colours of labels: distinct in hue and lightness, not too bright.
 
 export const PALETTE = [
   [63, 81, 102], [226, 121, 63], [70, 160, 140], [240, 200, 96], [140, 107, 181], [206, 92, 110], [110, 176, 222],
@@ -8,7 +8,7 @@ export const PALETTE = [
 
 export const css = (label) => `rgb(${PALETTE[label].join(" ")})`;
 
-// Black or white, whichever is easier to read on the colour.
+// Text colour on a label's colour: dark or white, by contrast.
 export const ink = (label) => {
   const [r, g, b] = PALETTE[label];
   return 0.3 * r + 0.59 * g + 0.11 * b > 140 ? "#1c2124" : "#ffffff";

@@ -1,4 +1,4 @@
-// The energies of up to three solvers against their steps, as SVG.
+// SVG plot of energy against step, for up to three solvers.
 
 const NS = "http://www.w3.org/2000/svg";
 const BOX = { left: 64, right: 540, top: 12, bottom: 188 };
@@ -10,7 +10,7 @@ const make = (parent, name, attributes, text = "") => {
   parent.append(node);
 };
 
-// About `count` round numbers from low to high.
+// About `count` round numbers between low and high, for the axis.
 export function ticks(low, high, count) {
   const raw = (high - low) / count || 1;
   const power = 10 ** Math.floor(Math.log10(raw));
@@ -22,7 +22,7 @@ export function ticks(low, high, count) {
 
 const short = new Intl.NumberFormat("en", { maximumSignificantDigits: 3, notation: "compact" });
 
-// `paths`: [name, [energy of step 0, 1, ...]], in the order of their colours.
+// Draws `paths`, a list of [name, [energy of step 0, 1, ...]], in the order of the line colours.
 export function draw(svg, paths, steps) {
   svg.replaceChildren();
   const lines = paths.map(([name, energies]) => [name, energies.map((e) => e - energies[0])]);
@@ -40,7 +40,7 @@ export function draw(svg, paths, steps) {
   }
   for (const t of ticks(0, steps, 6).filter(Number.isInteger)) make(svg, "text", { x: x(t), y: BOX.bottom + 18, "text-anchor": "middle" }, t);
   make(svg, "text", { x: (BOX.left + BOX.right) / 2, y: BOX.bottom + 33, "text-anchor": "middle" }, "step");
-  // Names at the ends of the lines, pushed apart where they would touch.
+  // Names at the ends of the lines, shifted so that they do not overlap.
   const ends = lines.map(([name, values], i) => ({ name, i, at: values.length ? y(values.at(-1)) : BOX.top })).sort((a, b) => a.at - b.at);
   ends.forEach((end, n) => { if (n && end.at < ends[n - 1].at + 15) end.at = ends[n - 1].at + 15; });
   [...ends].reverse().forEach((end, n, all) => { end.at = Math.min(end.at, n ? all[n - 1].at - 15 : BOX.bottom - 6); });
@@ -49,6 +49,6 @@ export function draw(svg, paths, steps) {
     for (const [k, v] of values.entries()) make(svg, "circle", { class: `s${i}`, cx: x(k), cy: y(v), r: i ? 2.2 : 3 });
   });
   for (const end of ends) make(svg, "text", { class: `name s${end.i}`, x: BOX.right + 10, y: end.at + 4 }, end.name);
-  const said = lines.filter(([, v]) => v.length).map(([name, v]) => `${name} ${short.format(v.at(-1))} after ${v.length - 1} steps`);
-  svg.setAttribute("aria-label", `Change of energy. ${said.join("; ")}.`);
+  const summary = lines.filter(([, v]) => v.length).map(([name, v]) => `${name} ${short.format(v.at(-1))} after ${v.length - 1} steps`);
+  svg.setAttribute("aria-label", `Change of energy. ${summary.join("; ")}.`);
 }

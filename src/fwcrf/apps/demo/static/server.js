@@ -1,9 +1,9 @@
-// Talking to the server: one session for this page, the latest question alone is waited for.
+// Requests to the server: one session per page, and at most one pending solve request.
 
 let session = null;
 let waiting = null;
 
-const failed = async (answer) => new Error((await answer.json().catch(() => ({}))).error ?? `the server said ${answer.status}`);
+const failed = async (answer) => new Error((await answer.json().catch(() => ({}))).error ?? `the server answered with status ${answer.status}`);
 
 async function ask(path, options = {}) {
   const answer = await fetch(path, { ...options, headers: { "X-Session": session ?? "", "X-Fwcrf": "1", ...options.headers } });
@@ -17,7 +17,7 @@ export async function begin() {
   return begun.pictures;
 }
 
-// Sends something that makes the answer that is waited for, if any, one to an old question.
+// Posts new data and cancels a pending solve request, which would use the old data.
 async function change(path, body) {
   waiting?.abort();
   waiting = null;
@@ -34,7 +34,7 @@ export const picture = async () => createImageBitmap(await (await ask("/api/pict
 
 export const download = async (path) => (await ask(path)).blob();
 
-// Calls `take` with each event of the answer; an answer that is overtaken by the next question ends silently.
+// Calls `take` with each event of the response. Returns false if a newer request replaced this one, else true.
 export async function solve(question, take) {
   waiting?.abort();
   const mine = (waiting = new AbortController());
