@@ -92,8 +92,8 @@ def test_files_and_changes(tmp_path):
     ("a: [", (), "is not YAML"),
     ("- 3", (), "holds a list; expected names and values"),
     ("!!python/object/apply:os.system [ls]", (), "is not YAML"),
-    ("data: 3", ("data",), "'data' is no change; expected NAME=VALUE"),
-    ("data: 3", ("data.name=voc",), "data has no settings in it"),
+    ("data: 3", ("data",), "'data' has no '='; expected NAME=VALUE"),
+    ("data: 3", ("data.name=voc",), "data is a single value, without settings"),
 ])  # fmt: skip
 def test_files_that_cannot_be_used(tmp_path, text, changes, match):
     (tmp_path / "bad.yaml").write_text(text)
@@ -102,5 +102,5 @@ def test_files_that_cannot_be_used(tmp_path, text, changes, match):
 
 
 def test_a_name_that_is_neither_a_file_nor_comes_along():
-    with pytest.raises(FileError, match=r"nothing cannot be read: .* Those that come along: .*joint-voc"):
+    with pytest.raises(FileError, match=r"nothing cannot be read: .* Packaged configs: .*joint-voc"):
         read_config("nothing")

@@ -61,7 +61,7 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
         return take(self, *arguments)
 
     monkeypatch.setattr(loop._Run, "_take_step", ended)
-    for expected in (r"stopped after step \d of 9; start again to go on", r"stopped after step \d of 9"):
+    for expected in (r"stopped after step \d of 9; run again to resume", r"stopped after step \d of 9"):
         with pytest.raises(Stopped, match=expected):
             small_run.train(tmp_path, "parts")
     parts = small_run.train(tmp_path, "parts")
@@ -111,7 +111,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
     small_run.train(tmp_path, "out", epochs=1)
     path = tmp_path / "out" / "checkpoint.pt"
     path.write_bytes(path.read_bytes()[:1000])
-    with pytest.raises(FileError, match=r"checkpoint.pt is no checkpoint of fwcrf, or damaged"):
+    with pytest.raises(FileError, match=r"checkpoint.pt is not a checkpoint of fwcrf, or it is damaged"):
         small_run.train(tmp_path, "out", epochs=1)
 
 

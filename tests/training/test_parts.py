@@ -56,14 +56,14 @@ def test_what_is_frozen_is_in_no_group_and_keeps_its_statistics():
     training_mode(model, frozen_statistics=True)
     assert not model.cnn.aspp0.bn.training and model.cnn.training
     with pytest.raises(
-        ValueError, match=r"no part 'head' to freeze; expected one of backbone, image_pooling"
+        ValueError, match=r"no module 'head' to freeze; expected one of backbone, image_pooling"
     ):
         frozen(model.cnn, ("head",))
 
 
 def test_nothing_to_learn_is_an_error():
     model = CNNCRF(nn.Conv2d(3, 2, 1).requires_grad_(False), DenseCRF(2))
-    with pytest.raises(ValueError, match="nothing can learn"):
+    with pytest.raises(ValueError, match="no parameter is trainable"):
         parameter_groups(model, Optimizer())
 
 
@@ -102,7 +102,7 @@ def test_processes_share_a_batch(first):
     whole = list(Share(order, first, 6))
     parts = [list(Share(order, first, 6, rank, 2)) for rank in (0, 1)]
     assert [a + b for a, b in zip(*parts, strict=True)] == whole == [order.batch(s) for s in range(first, 6)]
-    with pytest.raises(ValueError, match="batch_size is 4, over all processes, of which there are 3"):
+    with pytest.raises(ValueError, match="batch_size is 4 in total for 3 processes"):
         Share(order, 0, 1, 0, 3)
     with pytest.raises(ValueError, match="batch_size is 11, but there are 10 images"):
         Order(10, 11, 0)

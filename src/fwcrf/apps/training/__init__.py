@@ -1,11 +1,11 @@
-"""Train a network, a CRF behind it, or both together: ``train(read_config("joint-voc"), "out")``.
+"""Train a network, the CRF after it, or both together: ``train(read_config("joint-voc"), "out")``.
 
 ::
 
     config     all settings, from a YAML file
     build      data sets and model of a config
-    order      which images make up which step
-    loop       the steps, the checkpoints, the log
+    order      images of each step
+    loop       training steps, checkpoints, log
 """
 
 from fwcrf.apps.training.config import Config, read_config

@@ -1,4 +1,4 @@
-"""Batch norm over the images of all processes, or with fixed statistics."""
+"""Batch norm with statistics of the batches of all processes, or with fixed statistics."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from torch.distributed.nn.functional import all_reduce
 
 
 class SharedBatchNorm(nn.BatchNorm2d):
-    """Batch norm whose mean and variance are those of the batches of all processes together.
+    """Batch norm with the mean and variance of the union of all processes' batches.
 
-    torch has one for GPUs only.
+    torch.nn.SyncBatchNorm does the same, but not on the CPU.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -35,17 +35,17 @@ class SharedBatchNorm(nn.BatchNorm2d):
 
 
 def share_batch_norm(model: nn.Module) -> None:
-    """Turn every batch norm of a model into one over all processes; parameters and names stay."""
+    """Replace every batch norm of a model by ``SharedBatchNorm``, in place, with the same parameters."""
     for module in model.modules():
         if type(module) is nn.BatchNorm2d:
             module.__class__ = SharedBatchNorm
 
 
 def training_mode(model: nn.Module, frozen_statistics: bool) -> None:
-    """``model.train()``, except for parts in which nothing learns and, if asked for, batch norms."""
+    """Call ``model.train()``, except for frozen modules and, with ``frozen_statistics``, batch norms."""
     model.train()
     for module in model.modules():
         parameters = list(module.parameters())
-        idle = bool(parameters) and not any(p.requires_grad for p in parameters)
-        if idle or (frozen_statistics and isinstance(module, nn.BatchNorm2d)):
+        frozen = bool(parameters) and not any(p.requires_grad for p in parameters)
+        if frozen or (frozen_statistics and isinstance(module, nn.BatchNorm2d)):
             module.eval()

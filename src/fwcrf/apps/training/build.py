@@ -1,4 +1,4 @@
-"""From a config to data sets and a model."""
+"""Data sets and model of a config."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DATA_SETS: dict[str, Any] = {"voc": VOC, "cityscapes": Cityscapes, "camvid": Cam
 
 
 def dataset(data: Data, split: str) -> Segmentation:
-    """A split of the data; of a folder, ``root/split/images`` and ``root/split/masks``."""
+    """A split of the data. For "folder" it is ``root/split/images`` and ``root/split/masks``."""
     if data.name == "folder":
         folder = Path(data.root) / split
         return Folder(folder / "images", folder / "masks", data.classes)
@@ -45,21 +45,21 @@ Network = Callable[..., nn.Module]
 
 
 def network(model: Model, num_classes: int, own: Network | None = None) -> nn.Module:
-    """The network with the weights it starts from and the parts that do not learn.
+    """The network with its initial weights and frozen modules.
 
-    ``own(num_classes, **settings)`` makes it where its name is "own".
+    ``own(num_classes, **settings)`` makes the network if ``model.name`` is "own".
     """
     if (model.name == "own") != (own is not None):
         raise ValueError(
             f"model.name is {model.name!r} and a network of your own is {'not ' * (own is None)}given; "
-            "expected 'own' with one, or the name of one that comes along without."
+            "expected the name 'own' with a network, or the name of a packaged network without one."
         )
     net = (own or NETWORKS[model.name])(num_classes, **model.settings)
     if model.weights is not None:
         state = read_state(model.weights)
         if model.name == "mobilenetv2" and "logits/semantic.weight" in state:
             state = mobilenetv2.translate(state)
-        # Of a model that was trained here, the network's part.
+        # A file of a whole CNNCRF: keep the network's weights.
         if any(name.startswith("cnn.") for name in state):
             state = {n.removeprefix("cnn."): v for n, v in state.items() if n.startswith("cnn.")}
         load(net, state, leave=model.leave)
@@ -68,7 +68,7 @@ def network(model: Model, num_classes: int, own: Network | None = None) -> nn.Mo
 
 
 def crf(settings: CRF, num_classes: int) -> DenseCRF:
-    """The layer: Potts with noise, and a skip of a half except for mean field."""
+    """The CRF layer. ``skip=None`` means 0.5, or 0 for mean field."""
     skip = settings.skip
     if skip is None:
         skip = 0.0 if settings.solver == "mf" else 0.5
@@ -89,12 +89,12 @@ def crf(settings: CRF, num_classes: int) -> DenseCRF:
 def restored(
     folder: Path | str, name: str = "model.pt", config: Config | None = None, own: Network | None = None
 ) -> CNNCRF:
-    """What was trained in a folder, with the weights of one of its files; by its own config unless given."""
+    """The model trained in a folder, with weights from its file ``name``. Default: the folder's config."""
     if config is None:
         config = read_config(Path(folder) / "config.yaml")
     state = read_state(Path(folder) / name)
     classes = dataset(config.data, config.data.val or config.data.train).classes
-    # The weights it once started from need not be there any more.
+    # The file of the initial weights may no longer exist.
     fresh = replace(config, model=replace(config.model, weights=None))
     found = model(fresh, classes, own)
     load(found, state)
@@ -102,6 +102,6 @@ def restored(
 
 
 def model(config: Config, classes: Classes, own: Network | None = None) -> CNNCRF:
-    """The network of a config and, if it has one, its CRF."""
+    """The network of a config, followed by its CRF if it has one."""
     layer = crf(config.crf, len(classes)) if config.crf is not None else None
     return CNNCRF(network(config.model, len(classes), own), layer)

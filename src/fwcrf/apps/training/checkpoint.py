@@ -1,4 +1,4 @@
-"""The state of a run between two steps, in a file that is whole at any time."""
+"""The state of a run between two steps, in a file that is written atomically."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that a run needs to go on as if it had not been stopped.
+    """The complete state from which a resumed run gives the same result as an uninterrupted run.
 
-    Learning rates, the order of the images, what is drawn to vary them and what dropout draws are functions
-    of the config and the step: there is nothing else to keep.
+    Learning rates, the order of the images, augmentation and dropout are functions of the config and the
+    step, so the checkpoint does not store them.
     """
 
     step: int  # steps taken
@@ -29,28 +29,28 @@ class Checkpoint:
     model: Mapping[str, Tensor]
     optimizer: Mapping[str, Any]
     best: float | None = None  # the best mean IoU so far
-    report: Mapping[str, Any] | None = None  # of the last validation
+    report: Mapping[str, Any] | None = None  # last validation
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:
-    """Write the file, whole or not at all."""
+    """Write the checkpoint atomically."""
     with writing(path) as file:
         torch.save({"format": _FORMAT, **vars(checkpoint)}, file)
 
 
 def read(path: Path) -> Checkpoint:
-    """Read it without running any code in it."""
+    """The checkpoint in a file, read without running code from it (``weights_only``)."""
     try:
         stored = torch.load(path, map_location="cpu", weights_only=True)
         if stored.pop("format") != _FORMAT:
             raise FileError(
-                f"{path} was written by another version of fwcrf; train afresh in another folder."
+                f"{path} was written by another version of fwcrf; start a new run in another folder."
             )
         return Checkpoint(**stored)
     except (FileError, OSError):
         raise
-    # What torch raises for a damaged file is written down nowhere: UnpicklingError, UnicodeDecodeError...
+    # torch does not document the exceptions for a damaged file: UnpicklingError, UnicodeDecodeError...
     except Exception as error:
         raise FileError(
-            f"{path} is no checkpoint of fwcrf, or damaged: {f'{error}.'.splitlines()[0]}"
+            f"{path} is not a checkpoint of fwcrf, or it is damaged: {f'{error}.'.splitlines()[0]}"
         ) from error

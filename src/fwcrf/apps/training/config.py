@@ -1,7 +1,7 @@
-"""All settings of a training run, as they stand in a YAML file.
+"""Settings of a training run, read from a YAML file.
 
-Whatever is left out has the default given here. A name that is not known is refused, and the nearest known
-one suggested.
+A missing setting has the default given here. An unknown name raises an error that suggests the nearest
+known name.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fwcrf.storage.atomic import writing
 
 @dataclass(frozen=True)
 class Data:
-    """Where the images are, and how they are varied while training."""
+    """The data set and its augmentation for training."""
 
     name: Literal["voc", "cityscapes", "camvid", "splits", "folder"]
     root: str
@@ -32,27 +32,27 @@ class Data:
     crop: tuple[int, int] = (513, 513)
     scale: tuple[float, float] = (0.5, 2.0)
     flip: float = 0.5
-    classes: tuple[str, ...] = ()  # of a folder: names in the order of the labels
+    classes: tuple[str, ...] = ()  # for "folder": names in the order of the labels
 
 
 @dataclass(frozen=True)
 class Model:
     """The network."""
 
-    name: Literal["mobilenetv2", "resnet101", "xception65", "own"]  # own: given to ``train``
-    weights: str | None = None  # a file to start from
-    leave: tuple[str, ...] = ()  # parts that start afresh: how their names begin
-    frozen: tuple[str, ...] = ()  # parts that do not learn
+    name: Literal["mobilenetv2", "resnet101", "xception65", "own"]  # own: an argument of ``train``
+    weights: str | None = None  # file of the initial weights
+    leave: tuple[str, ...] = ()  # prefixes of parameters not loaded from that file
+    frozen: tuple[str, ...] = ()  # modules that are not trained
     batch_norm: Literal["frozen", "trained"] = "frozen"
     settings: dict[str, Any] = field(default_factory=dict)  # further arguments of the network
 
 
 @dataclass(frozen=True)
 class CRF:
-    """The CRF behind the network: by default as in the paper's joint training."""
+    """The CRF after the network. The defaults are the settings of the paper's joint training."""
 
     solver: str = "l2fw"
-    settings: dict[str, Any] = field(default_factory=dict)  # of the solver: weight (lambda), step
+    settings: dict[str, Any] = field(default_factory=dict)  # arguments of the solver: weight (lambda), step
     num_steps: int = 5
     skip: float | None = None  # None: 0.5, and 0 for mean field
     compatibility: float = 1.0
@@ -66,19 +66,19 @@ class CRF:
 
 @dataclass(frozen=True)
 class Optimizer:
-    """How fast which parameters move."""
+    """The optimizer and its learning rates."""
 
     name: Literal["sgd", "adam"] = "sgd"
     cnn_lr: float = 0.001
     crf_lr: float = 0.01
     momentum: float = 0.9
-    weight_decay: float = 1e-4  # of the network's matrices; biases, norms and the CRF have none
-    power: float = 0.9  # of the schedule: (1 - step / steps) ** power
+    weight_decay: float = 1e-4  # network matrices only; 0 for biases, norms and the CRF
+    power: float = 0.9  # exponent of the schedule (1 - step / steps) ** power
 
 
 @dataclass(frozen=True)
 class Run:
-    """What does not change the result."""
+    """Settings that do not change the result."""
 
     workers: int = 2
     device: str = "cpu"
@@ -89,16 +89,16 @@ class Run:
 
 @dataclass(frozen=True)
 class Config:
-    """A whole run; ``Config.of`` reads one from nested dictionaries, and names what does not fit."""
+    """All settings of a run. ``Config.of`` reads nested dictionaries and names the first invalid entry."""
 
     data: Data
     model: Model
     crf: CRF | None = None
     optimizer: Optimizer = Optimizer()
     epochs: int = 50
-    batch_size: int = 16  # over all processes
-    micro_batch: int | None = None  # images at a time; None: all that a process has
-    auxiliary: float = 0.4  # weight of the auxiliary classifier's loss, where there is one
+    batch_size: int = 16  # total of all processes
+    micro_batch: int | None = None  # images per backward pass; None: all images of a process
+    auxiliary: float = 0.4  # weight of the auxiliary classifier's loss, if it has one
     seed: int = 0
     run: Run = Run()
 
@@ -110,12 +110,12 @@ class Config:
             raise FileError(f"micro_batch is {self.micro_batch}; expected at least 1, or null.")
 
     def mapping(self) -> dict[str, Any]:
-        """As ``of`` takes it."""
+        """The nested dictionaries from which ``of`` recreates the config."""
         return _plain(dataclasses.asdict(self))
 
     @classmethod
     def of(cls, values: Mapping[str, Any], source: str = "config") -> Config:
-        """From a mapping such as a file holds; ``source`` is named in messages.
+        """The config given by nested dictionaries. Error messages name ``source``.
 
         >>> config = Config.of({"data": {"name": "voc", "root": "."}, "model": {"name": "resnet101"}})
         >>> config.batch_size, config.data.crop
@@ -125,9 +125,9 @@ class Config:
 
 
 def read_config(path: Path | str, changes: Sequence[str] = ()) -> Config:
-    """From a YAML file, or by the name of one that comes with the package.
+    """The config in a YAML file, or the packaged config of that name.
 
-    ``changes`` are made to it: ``"optimizer.crf_lr=0.1"``.
+    Each of ``changes`` overrides one setting: ``"optimizer.crf_lr=0.1"``.
     """
     text, source = _text(path)
     values = load_yaml(text, source, "train")
@@ -136,27 +136,27 @@ def read_config(path: Path | str, changes: Sequence[str] = ()) -> Config:
     for change in changes:
         name, equals, value = change.partition("=")
         if not equals:
-            raise FileError(f"{change!r} is no change; expected NAME=VALUE, for example data.root=VOC2012.")
+            raise FileError(f"{change!r} has no '='; expected NAME=VALUE, for example data.root=VOC2012.")
         _set(values, name.split("."), load_yaml(value, f"{change!r}", "train"), change)
     return Config.of(values, source)
 
 
 def write_config(path: Path, config: Config) -> None:
-    """All settings, the defaults included, as YAML."""
+    """Write all settings, including the defaults, as YAML."""
     text = needed("yaml", "train").safe_dump(config.mapping(), sort_keys=False, default_flow_style=None)
     with writing(path) as file:
         file.write(text.encode())
 
 
 def names() -> list[str]:
-    """The configs that come with the package."""
+    """The names of the packaged configs."""
     return sorted(
         path.name.removesuffix(".yaml") for path in _packaged().iterdir() if path.name.endswith(".yaml")
     )
 
 
 def differences(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """The names that have different values.
+    """The dotted names of the settings whose values differ.
 
     >>> differences({"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}})
     ['a.c']
@@ -184,7 +184,7 @@ def _text(path: Path | str) -> tuple[bytes, str]:
             return file.read(LARGEST + 1), str(path)
     except OSError as error:
         raise FileError(
-            f"{path} cannot be read: {error.strerror or error}. Those that come along: {', '.join(names())}."
+            f"{path} cannot be read: {error.strerror or error}. Packaged configs: {', '.join(names())}."
         ) from error
 
 
@@ -192,12 +192,12 @@ def _set(values: dict[str, Any], names: list[str], value: Any, change: str) -> N
     for name in names[:-1]:
         values = values.setdefault(name, {})
         if not isinstance(values, dict):
-            raise FileError(f"{change!r}: {name} has no settings in it.")
+            raise FileError(f"{change!r}: {name} is a single value, without settings in it.")
     values[names[-1]] = value
 
 
 def _read(kind: Any, value: Any, source: str, name: str) -> Any:
-    """A value of the kind that an annotation asks for, or a sentence."""
+    """``value`` converted to the annotation ``kind``; FileError if it does not fit."""
     if kind is Any:
         return value
     if dataclasses.is_dataclass(kind):
@@ -244,7 +244,7 @@ def _read_fields(kind: Any, values: Any, source: str, prefix: str) -> Any:
 
 
 def _inner(kind: Any) -> Any:
-    """What an optional value is, if it is there."""
+    """The type T of an annotation ``T | None``; any other annotation unchanged."""
     if get_origin(kind) in (Union, types.UnionType):
         return next(a for a in get_args(kind) if a is not type(None))
     return kind
@@ -260,7 +260,7 @@ def _read_tuple(kinds: tuple[Any, ...], value: Any, source: str, name: str) -> t
 
 
 def _number(value: Any) -> Any:
-    """YAML takes 1e-3 for a word."""
+    """``value`` as a float if it is the text of one: YAML reads 1e-3 as text."""
     if isinstance(value, str):
         try:
             return float(value)

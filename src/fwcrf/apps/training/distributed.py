@@ -1,4 +1,4 @@
-"""One process or several, started by ``torchrun``."""
+"""Communication between the processes started by ``torchrun``."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from torch import Tensor, distributed, nn
 
 @dataclass(frozen=True)
 class Group:
-    """The processes that train together, and which of them this is."""
+    """The processes that train together: the rank of this process and their number."""
 
     rank: int = 0
     size: int = 1
 
     def sum(self, value: Tensor) -> Tensor:
-        """The sum over all processes, in place."""
+        """The sum over all processes, written to ``value`` in place."""
         if self.size > 1:
             distributed.all_reduce(value)
         return value
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
-        """Sum the gradients over all processes, in one message."""
+        """Sum the gradients over all processes, with one all-reduce."""
         if self.size == 1:
             return
         gradients = []
@@ -38,14 +38,14 @@ class Group:
             g.copy_(summed.view_as(g))
 
     def wait(self) -> None:
-        """Until all processes are here."""
+        """Wait until all processes call it."""
         if self.size > 1:
             distributed.barrier()
 
 
 @contextmanager
 def joined(device: str = "cpu") -> Iterator[Group]:
-    """The group that ``torchrun`` started this process in, or this process alone."""
+    """Yield the group of processes that ``torchrun`` started, or a group of this process alone."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield Group()
         return

@@ -1,4 +1,4 @@
-"""What happened in each step and each validation, in CSV files and, if asked for, for TensorBoard."""
+"""Log of training steps and validations: CSV files and, optionally, TensorBoard."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fwcrf.storage.atomic import writing
 
 
 class Table:
-    """A CSV file whose first column is the step; rows are added at the end.
+    """A CSV file whose first column is the step. ``add`` appends a row.
 
-    Opened at a step, it keeps the rows up to it: those after it were written by a run that was stopped before
-    its next checkpoint, and will come again.
+    Opening at ``step`` deletes rows of later steps: a run wrote them after its last checkpoint, and the
+    resumed run repeats these steps.
     """
 
     def __init__(self, path: Path, columns: Sequence[str], step: int) -> None:
@@ -69,7 +69,7 @@ class Log:
 
 
 def _rows(path: Path, columns: list[str]) -> list[list[str]]:
-    """The whole rows of a file; the last one may have been cut off."""
+    """The complete rows of a file, without a last row cut off by a crash."""
     if not path.exists():
         return []
     lines = path.read_text().splitlines(keepends=True)

@@ -1,8 +1,8 @@
 """Training, step by step.
 
-The loss is the mean over all valid pixels of a step of -log p(label), whichever process and whichever part of
-the batch they are in: a step with two processes is that of one with all the images, and so is one taken in
-parts. What is random in a step is drawn from the seed and the step's number.
+The loss is the mean of -log p(label) over all valid pixels of a step. Processes and micro-batches add up
+to this mean, so their number does not change the weight of a pixel. The random numbers of a step are drawn
+from (seed, step, micro-batch).
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ Progress = Callable[..., None]
 
 
 class Diverged(ValueError):
-    """The loss is no longer a number."""
+    """The loss is NaN or infinite."""
 
 
 class Stopped(ValueError):
-    """The run was asked to stop, and did so between two steps."""
+    """The run received SIGINT or SIGTERM and stopped after a checkpoint."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Trained:
     model: CNNCRF
     classes: Classes
     step: int
-    report: Mapping[str, Any] | None  # of the last validation
+    report: Mapping[str, Any] | None  # last validation
 
 
 def train(
@@ -67,12 +67,12 @@ def train(
     group: Group = ALONE,
     network: build.Network | None = None,
 ) -> Trained:
-    """Train, or go on with what was begun in the folder ``output``; every process of ``group`` calls it.
+    """Train, or resume the run in the folder ``output``. Every process of ``group`` calls it.
 
-    The folder gets ``config.yaml``, ``train.csv``, ``validation.csv``, ``checkpoint.pt`` (to go on from),
+    The folder gets ``config.yaml``, ``train.csv``, ``validation.csv``, ``checkpoint.pt`` (to resume),
     ``best.pt`` (the weights with the best mean IoU) and, at the end, ``model.pt`` (the last weights).
-    ``progress(line, count)`` is called with a line to show, or None, and how many more steps are done.
-    ``network(num_classes, **settings)`` makes the network where the config calls it "own".
+    ``progress(line, count)`` is called with a line to show, or None, and the number of further steps done.
+    ``network(num_classes, **settings)`` makes the network if ``config.model.name`` is "own".
     """
     output = Path(output)
     output.mkdir(parents=True, exist_ok=True)
@@ -83,7 +83,7 @@ def train(
 
 
 def length(config: Config) -> int:
-    """How many steps a config takes."""
+    """The number of training steps of a config."""
     images = build.dataset(config.data, config.data.train)
     return config.epochs * Order(len(images), config.batch_size, config.seed).steps_per_epoch
 
@@ -109,7 +109,7 @@ class _Run:
         self._go_on()
 
     def finish(self) -> Trained:
-        """Take the steps that are left."""
+        """Run the remaining steps and return the trained model."""
         group, run = self.group, self.config.run
         log = Log(self.output, self.step, self.classes.names, run.tensorboard) if group.rank == 0 else None
         try:
@@ -127,7 +127,7 @@ class _Run:
                         self._save()
                     if stop and not last:
                         raise Stopped(
-                            f"stopped after step {self.step} of {self.num_steps}; start again to go on."
+                            f"stopped after step {self.step} of {self.num_steps}; run again to resume."
                         )
         finally:
             if log is not None:
@@ -151,7 +151,7 @@ class _Run:
         for number, (x, y) in enumerate(zip(images.split(size), labels.split(size), strict=True)):
             _seed(config.seed, self.step, self.group.rank * parts + number)
             part = self._loss(x, y) / counts[0].clamp(min=1)
-            # Behind vanilla Frank-Wolfe nothing that learns is left to go back to: its gradient is zero.
+            # The gradient of vanilla Frank-Wolfe is zero, so its loss may depend on no parameter.
             if part.requires_grad:
                 part.backward()
             loss += part.detach()
@@ -167,12 +167,12 @@ class _Run:
         return loss.item(), bool(counts[1])
 
     def _loss(self, image: Tensor, labels: Tensor) -> Tensor:
-        """The sum of -log p(label) over valid pixels, and of the auxiliary classifier's by its weight."""
+        """The sum of -log p(label) over valid pixels, plus the weighted loss of the auxiliary classifier."""
         ignore = self.classes.ignore_index
         given = self.model.logits(image)
         out = given.pop("out")
         if not out.detach().sum().isfinite():
-            return out.sum() * math.nan  # which all processes will see; a CRF would refuse it
+            return out.sum() * math.nan  # NaN reaches all processes by the sum; a CRF would raise in this one
         log_p = self.model.refine(image, out)
         loss = F.nll_loss(log_p, labels, ignore_index=ignore, reduction="sum")
         for other in given.values():
@@ -263,7 +263,7 @@ class _Run:
 
 
 class _Part:
-    """What one process validates: every so many images."""
+    """The images that one process validates: every ``group.size``-th image, starting at its rank."""
 
     def __init__(self, dataset: Segmentation, group: Group) -> None:
         self.dataset = dataset
@@ -287,9 +287,9 @@ def _seed(*key: int) -> None:
 
 @contextmanager
 def _asked_to_stop() -> Iterator[Callable[[], bool]]:
-    """Whether the process was asked to end, by Ctrl-C or by whoever runs it, since the block began.
+    """Yield a function that returns True after SIGINT (Ctrl-C) or SIGTERM.
 
-    A second Ctrl-C ends it at once.
+    A second signal raises KeyboardInterrupt at once.
     """
     asked = []
 

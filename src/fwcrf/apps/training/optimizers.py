@@ -1,4 +1,4 @@
-"""Groups of parameters with learning rates of their own."""
+"""Parameter groups, each with its own learning rate."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fwcrf.apps.training.config import Optimizer
 
 
 def parameter_groups(model: CNNCRF, settings: Optimizer) -> list[dict[str, Any]]:
-    """The network's matrices, its biases and norms, and the CRF: what learns, each with its ``name``.
+    """The groups "cnn" (matrices), "cnn-vectors" (biases and norms) and "crf" of trainable parameters.
 
-    Weight decay is for the matrices. A group without parameters is left out.
+    Weight decay applies to the matrices alone. Empty groups are left out.
     """
     learning = [p for p in model.cnn.parameters() if p.requires_grad]
     crf = [p for p in model.crf.parameters() if p.requires_grad] if model.crf is not None else []
@@ -35,7 +35,7 @@ def parameter_groups(model: CNNCRF, settings: Optimizer) -> list[dict[str, Any]]
     groups = [group for group in groups if group["params"]]
     if not groups:
         raise ValueError(
-            "nothing can learn: every part of the network is frozen, and the CRF has no parameters."
+            "no parameter is trainable; expected fewer modules in model.frozen, or names in crf.learnable."
         )
     for group in groups:
         group.setdefault("weight_decay", 0.0)
@@ -44,7 +44,7 @@ def parameter_groups(model: CNNCRF, settings: Optimizer) -> list[dict[str, Any]]
 
 
 def optimizer(model: CNNCRF, settings: Optimizer) -> torch.optim.Optimizer:
-    """The optimizer of ``settings``, with groups for the network and the CRF."""
+    """The optimizer given by ``settings``, with the groups of ``parameter_groups``."""
     groups = parameter_groups(model, settings)
     if settings.name == "adam":
         return torch.optim.Adam(groups)
@@ -52,19 +52,19 @@ def optimizer(model: CNNCRF, settings: Optimizer) -> torch.optim.Optimizer:
 
 
 def set_learning_rates(optimizer: torch.optim.Optimizer, share: float) -> dict[str, float]:
-    """Each group's initial learning rate times ``share``; by name."""
+    """Set each group's learning rate to ``share`` times the initial one. Returns the rates by group name."""
     for group in optimizer.param_groups:
         group["lr"] = group["initial_lr"] * share
     return {group["name"]: group["lr"] for group in optimizer.param_groups}
 
 
 def frozen(model: nn.Module, parts: tuple[str, ...]) -> None:
-    """Keep the parts of those names, and what is in them, from learning."""
+    """Freeze the parameters of the modules named in ``parts``."""
     known = dict(model.named_modules())
     for part in parts:
         if part not in known:
             raise ValueError(
-                f"there is no part {part!r} to freeze; expected one of {', '.join(_top(known))}."
+                f"there is no module {part!r} to freeze; expected one of {', '.join(_top(known))}."
             )
         known[part].requires_grad_(False)
 

@@ -1,7 +1,7 @@
-"""Which images make up which step.
+"""The images of each training step.
 
-The order of an epoch is a permutation drawn from the seed and the epoch's number, so that a run can go on
-from any step without having counted up to it.
+The order of an epoch is a permutation drawn from (seed, epoch). A run can therefore resume at any step
+without repeating the draws before it.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-Key = tuple[int, int]  # epoch and number of an image
+Key = tuple[int, int]  # epoch and index of an image
 
 
 @dataclass(frozen=True)
 class Order:
-    """Batches of ``batch_size`` images, the same for any number of processes.
+    """Batches of ``batch_size`` images, independent of the number of processes.
 
-    What does not fill a batch at the end of an epoch is left for other epochs, which are ordered differently.
+    An incomplete last batch is dropped. Its images differ from epoch to epoch, with the permutation.
 
     >>> order = Order(num_images=5, batch_size=2, seed=0)
     >>> order.steps_per_epoch, [epoch for epoch, _ in order.batch(2)]
@@ -40,7 +40,7 @@ class Order:
         return self.num_images // self.batch_size
 
     def batch(self, step: int) -> list[Key]:
-        """The images of a step, over all processes."""
+        """The (epoch, index) pairs of a step's images, for all processes."""
         epoch, place = divmod(step, self.steps_per_epoch)
         permutation = np.random.default_rng((self.seed, epoch)).permutation(self.num_images)
         chosen = permutation[place * self.batch_size : (place + 1) * self.batch_size]
@@ -49,7 +49,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Share:
-    """The steps ``first`` to ``last`` of an order, and of each the part of one process: a batch sampler."""
+    """Batch sampler of one process: its share of each batch, for the steps ``first`` to ``last`` - 1."""
 
     order: Order
     first: int
@@ -60,8 +60,8 @@ class Share:
     def __post_init__(self) -> None:
         if self.order.batch_size % self.size:
             raise ValueError(
-                f"batch_size is {self.order.batch_size}, over all processes, of which there are {self.size}; "
-                "expected a multiple of that."
+                f"batch_size is {self.order.batch_size} in total for {self.size} processes; "
+                "expected a multiple of the number of processes."
             )
 
     def __len__(self) -> int:
