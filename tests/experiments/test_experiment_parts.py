@@ -114,7 +114,7 @@ def test_results_are_kept_for_as_long_as_they_mean_the_same(tmp_path):
     assert Kept(path, {"size": (3, 4)})["a"] == [1.5, None]
     assert "a" not in Kept(path, {"size": (3, 5)})
     path.write_text("{")
-    with pytest.raises(FileError, match=r"does not hold results .* remove it"):
+    with pytest.raises(FileError, match=r"does not contain results .* remove it"):
         Kept(path, {})
 
 
@@ -200,7 +200,7 @@ def test_files_and_report_of_outcomes(tmp_path):
     page = (tmp_path / "report.html").read_text()
     assert "1 of 2 statements of the paper hold" in page
     before, fails, holds = page.partition('id="one"')[0].split("<li ")
-    assert "What the paper says" in before and "Not as in the paper" in fails and 'href="#two"' in holds
+    assert "Statements of the paper" in before and "Not as in the paper" in fails and 'href="#two"' in holds
     assert "Title &amp; all" in page and "MF &lt;1&gt;" in page
     assert page.count("data:image/svg+xml;base64,") == 3 and "http" not in page
 
@@ -218,5 +218,5 @@ def test_where_data_and_paper_are_looked_for(made, tmp_path, monkeypatch):
     (tmp_path / "paper").mkdir()
     (tmp_path / "paper" / "curves.csv").write_text(PAPER_CSV)
     assert paper_curves(None, tmp_path / "data") == tmp_path / "paper" / "curves.csv"
-    with pytest.raises(FileError, match="is not there"):
+    with pytest.raises(FileError, match="does not exist"):
         paper_curves(tmp_path / "none.csv", made)

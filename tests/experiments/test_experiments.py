@@ -262,7 +262,7 @@ def test_several_by_one_command_make_a_report_with_the_papers_curves(made, tmp_p
     (["lamda", "--data", "DATA", "-o", "OUT"], 2, "expected all, or one of energy, lambda"),
     (["energy", "--data", "OUT", "-o", "OUT"], 1, "has no voc2012/val.txt"),
     (["energy", "--data", "DATA"], 2, "Missing option"),
-    (["energy", "--data", "DATA", "-o", "OUT", "--paper", "none.csv"], 1, "none.csv is not there"),
+    (["energy", "--data", "DATA", "-o", "OUT", "--paper", "none.csv"], 1, "none.csv does not exist"),
 ])  # fmt: skip
 def test_what_goes_wrong_is_said(made, tmp_path, fwcrf_command, arguments, status, said):
     places = {"DATA": made, "OUT": tmp_path}

@@ -2,13 +2,13 @@
 
 ::
 
-    setup, images, potts     what is looked at, and with which model
-    runs, measure, kept      a solver on an image, once and for all
+    setup, images, potts     options, images and the Potts model
+    runs, measure, kept      runs of a solver on an image, and their stored results
     learning                 a network and a CRF trained together
-    curves, tables, figures  what is shown of it
-    outcome, report          with whether the paper's statements hold
+    curves, tables, figures  output formats
+    outcome, report          results, each with the paper's statement: holds or not
 
-What is measured is kept per image and per training run: after an interruption, the same call goes on.
+Results are stored per image and per training run. After an interruption, the same call resumes.
 """
 
 from fwcrf.apps.experiments.listed import EXPERIMENTS

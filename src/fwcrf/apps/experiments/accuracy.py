@@ -1,4 +1,4 @@
-"""Accuracy over a set of images, from one confusion matrix."""
+"""Mean IoU and accuracy over a set of images, from their common confusion matrix."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from fwcrf.apps.experiments.runs import Seen
 
 
 class Accuracy(NamedTuple):
-    """In percent. A class of the nine that is not in the truth does not count."""
+    """Values in percent. ``miou9`` omits classes of the nine that are absent from the true labels."""
 
     miou9: float
-    miou18: float  # of all classes in the truth: 18 in the whole set at hand
+    miou18: float  # all classes in the true labels: 18 in the full set
     pixels: float
-    iou: list[float]  # per class, nan where it does not occur
+    iou: list[float]  # per class, nan if absent
 
 
 def accuracy(matrix: Tensor, ignore_index: int = 255) -> Accuracy:
@@ -34,7 +34,7 @@ def accuracy(matrix: Tensor, ignore_index: int = 255) -> Accuracy:
 
 
 def of_runs(seen: Sequence[Seen], place: int, num_classes: int) -> Accuracy:
-    """Of the labels at one of the steps looked at, over all images."""
+    """Accuracy of the labels at the evaluated step number ``place``, over all images."""
     return accuracy(
         sum(
             (one.confusion(place, num_classes) for one in seen),

@@ -1,4 +1,4 @@
-"""Curves: means over a set of images, and those of the paper's figures."""
+"""Curves: means over a set of images, and the curves of the paper's figures."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fwcrf.apps.experiments.runs import Seen
 
 @dataclass(frozen=True)
 class Curve:
-    """``solver`` and ``diminishing`` decide how it is drawn."""
+    """A curve to draw: ``solver`` selects its colour, ``diminishing`` a dashed line."""
 
     label: str
     x: list[float]
@@ -23,7 +23,7 @@ class Curve:
 
 
 def mean_energies(seen: Sequence[Seen]) -> list[float]:
-    """E_k - E_0 of the labels at each step looked at, the first of which is 0, averaged over images."""
+    """E_k - E_0 of the labels at each evaluated step k, averaged over images. The first step is 0."""
     return [
         statistics.fmean(one.energies[place] - one.energies[0] for one in seen)
         for place in range(len(seen[0].energies))
@@ -37,7 +37,7 @@ _SOLVERS = {
 
 
 def paper(path: Path, figure: str, dataset: str = "voc") -> list[Curve]:
-    """The curves of one of the paper's figures; those over lambda have it as x."""
+    """The curves of one of the paper's figures. x is lambda in figures over lambda, else step or epoch."""
     found: dict[tuple[str, str, bool], tuple[list[float], list[float]]] = {}
     with path.open(newline="") as file:
         for row in csv.DictReader(file):

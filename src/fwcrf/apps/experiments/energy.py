@@ -27,15 +27,15 @@ DECREASING = (
 )
 OTHERS = tuple(Run(name, steps=STEPS) for name in ("mf", "pgd", "fista", "admm"))
 MEAN_FIELD_AGAIN = Run("efw", 1.0, steps=STEPS)
-# On a part of the images: each step is a quadratic program that applies P up to 200 times.
+# Only on one in PART images: each step is a quadratic program that applies P up to 200 times.
 COSTLY = (Run("cccp-qp1", steps=STEPS),)
-# In their own settings; none is in the paper's figures.
+# The remaining solvers, with default settings; none is in the paper's figures.
 BEYOND = tuple(
     Run(name, steps=STEPS)
     for name in solvers.names()
     if name not in {r.solver for r in (*FRANK_WOLFE, *OTHERS, *COSTLY)}
 )
-PART = 8  # of so many images one
+PART = 8
 
 Means = dict[Run, dict[int, float]]  # by step
 
@@ -94,13 +94,13 @@ def curves(means: Means, drawn: Iterable[Run]) -> list[Curve]:
 
 
 def below_start(curve: Curve) -> Curve:
-    """Without steps that are above the start, far above in the case of convex-fw."""
+    """The curve without steps above the start: convex-fw rises far above it."""
     points = [(x, y) for x, y in zip(curve.x, curve.y, strict=True) if y <= 0]
     return replace(curve, x=[x for x, _ in points], y=[y for _, y in points])
 
 
 def lowest(means: Means, step: int) -> Finding:
-    """Which solver is lowest; the paper has not all of them."""
+    """The three lowest solvers. The paper does not compare all of them."""
     known = sorted((r for r in means if step in means[r]), key=lambda r: means[r][step])
     first = ", ".join(f"{r.label} {means[r][step]:.1f}" for r in known[:3])
     return Finding(
@@ -110,7 +110,7 @@ def lowest(means: Means, step: int) -> Finding:
 
 
 def below(means: Means, step: int) -> Finding:
-    """Whether every Frank-Wolfe variant has a lower energy than every other method after some steps."""
+    """The paper: every Frank-Wolfe variant has a lower energy than every other method after some steps."""
     worst = max(FRANK_WOLFE, key=lambda r: means[r][step])
     best = min(OTHERS, key=lambda r: means[r][step])
     holds = means[worst][step] < means[best][step]
@@ -123,7 +123,7 @@ def below(means: Means, step: int) -> Finding:
 
 
 def decreasing(means: Means) -> Finding:
-    """Whether steps of 1 do better than decreasing ones."""
+    """The paper: steps of 1 reach lower energies than decreasing steps."""
     pairs = list(zip(FRANK_WOLFE[1:], DECREASING, strict=True))
     shown = ", ".join(
         f"{one.label} {means[one][5]:.1f} against {means[other][5]:.1f}" for one, other in pairs
@@ -135,20 +135,20 @@ def decreasing(means: Means) -> Finding:
 
 
 def mean_field(seen: Measured) -> Finding:
-    """Whether mean field is entropic Frank-Wolfe with lambda 1."""
+    """The paper: mean field is entropic Frank-Wolfe with lambda 1."""
     apart = max(
         abs(a - b)
         for one, other in zip(seen[OTHERS[0]], seen[MEAN_FIELD_AGAIN], strict=True)
         for a, b in zip(one.energies, other.energies, strict=True)
     )
-    # Energies of the same labels differ by rounding if they were summed beside others.
+    # Energies of equal labels may differ by rounding: ``of_labels`` groups labellings differently.
     return Finding(
         f"MF and eFW with lambda 1 differ by at most {apart:.1g} in energy, at any step", apart < 1e-3
     )
 
 
 def first_step(seen: Measured) -> Finding:
-    """Whether the labels after one full step are the same, up to ties in floating point."""
+    """The labels after one full step are equal for all solvers, up to ties in floating point."""
     unit = [*FRANK_WOLFE, *DECREASING, OTHERS[0]]
     apart = sum(one.first for r in unit for one in seen[r])
     labelled = len(unit) * sum(sum(n for *_, n in one.counts[0]) for one in seen[OTHERS[0]])

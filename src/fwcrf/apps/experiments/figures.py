@@ -1,4 +1,4 @@
-"""Figures in the style of the paper's: a colour per solver, dashed where steps decrease; as SVG."""
+"""SVG figures in the paper's style: a colour per solver, dashed lines for decreasing steps."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ COLORS = {
     "mf": "#1f77b4", "fw": "#8c564b", "efw": "#2ca02c", "l2fw": "#d62728", "pgd": "#ff7f0e",
     "fista": "#9467bd", "admm": "#17becf",
 }  # fmt: skip
-# Of solvers that the paper has not, in the order in which they come; their lines are thin.
+# Colours of solvers beyond the paper, in order of appearance, with thin lines.
 _MORE = (
     "#393b79", "#637939", "#8c6d31", "#843c39", "#7b4173", "#6b6ecf", "#b5cf6b", "#e7ba52", "#d6616b",
     "#ce6dbd", "#9c9ede", "#7f7f7f", "#bd9e39",
 )  # fmt: skip
-# Several curves of one solver are told apart by their lines.
+# Line styles distinguish several curves of one solver.
 _DASHES = ("-", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)), (0, (5, 2, 1, 2)))
 
 
@@ -31,12 +31,12 @@ class Panel:
     curves: Sequence[Curve]
     xlabel: str
     ylabel: str = "E_k - E_0"
-    from_x: float | None = None  # axes begin here, and their heights are those of the curves from here on
-    own_scale: bool = False  # not that of the panels beside it
+    from_x: float | None = None  # left end of the x axis; points to the left do not affect the y axis
+    own_scale: bool = False  # independent y axis; otherwise all panels share one scale
 
 
 def lines(panels: Sequence[Panel]) -> bytes:
-    """Panels side by side, to one scale but for those that have their own."""
+    """An SVG of panels side by side, with one y scale except for panels with ``own_scale``."""
     figure, axes = _axes(len(panels))
     for axis, panel in zip(axes, panels, strict=True):
         drawn: dict[tuple[str, bool], int] = {}
@@ -67,7 +67,7 @@ def bars(
     ylabel: str,
     errors: Mapping[str, float] | None = None,
 ) -> bytes:
-    """Groups of bars: ``values[group][bar]``; ``errors[bar]`` is drawn where there is one group."""
+    """An SVG of bars ``values[group][bar]``. Error bars ``errors[bar]`` are drawn if there is one group."""
     names = list(next(iter(values.values())))
     figure, (axis,) = _axes(1, width=max(6.0, 0.45 * len(names) * len(values)))
     width = 0.8 / len(values)
@@ -77,7 +77,7 @@ def bars(
         axis.bar(places, [heights[name] for name in names], width, label=group, yerr=spread, capsize=3)
     finite = [h for heights in values.values() for h in heights.values() if h == h]
     low, high = min(finite), max(finite)
-    # Differences of a percent are what such bars are about.
+    # The axis does not start at 0, since the differences are about one percent.
     margin = max(0.15 * (high - low), 0.1)
     axis.set(title=title, ylabel=ylabel, ylim=(max(0.0, low - 2 * margin), high + margin))
     axis.set_xticks(range(len(names)), names, rotation=30, ha="right", fontsize=7)
@@ -96,7 +96,7 @@ def _axes(count: int, width: float = 5.0) -> tuple[Any, list[Any]]:
 
 
 def _same_scale(axes: Sequence[Any], panels: Sequence[Panel]) -> None:
-    """An inch is as much in one panel as in the other, wherever their curves lie."""
+    """Give the y axes equal lengths, each centred on its panel's curves."""
     ranges = {axis: _range(panel) for axis, panel in zip(axes, panels, strict=True) if not panel.own_scale}
     height = 1.1 * max(high - low for low, high in ranges.values()) or 1.0
     for axis, (low, high) in ranges.items():
@@ -120,7 +120,7 @@ def _svg(figure: Any) -> bytes:
     from matplotlib import rc_context
 
     file = io.BytesIO()
-    # Text stays text, and the same curves give the same bytes.
+    # Text as text elements; a fixed salt gives the same bytes for the same curves.
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "fwcrf"}):
         figure.savefig(file, format="svg", metadata={"Date": None})
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""``fw-fails``: vanilla Frank-Wolfe learns nothing, whatever the optimizer; Euclidean Frank-Wolfe learns."""
+"""``fw-fails``: vanilla Frank-Wolfe learns nothing, with any optimizer; Euclidean Frank-Wolfe learns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fwcrf.apps.experiments.setup import Setup
 from fwcrf.apps.models import CNNCRF
 
 EPOCHS = 3
-# Without the share of the start in the answer, by which gradients go around the CRF.
+# No skip connection: it would pass gradients around the CRF to the network.
 _CRF = {"noise": 0.01, "skip": 0.0}
 FW = Variant("FW", {"solver": "fw", "settings": {"step": 1.0}, **_CRF}, {}, EPOCHS, 1)
 ADAM = Variant(
@@ -64,7 +64,7 @@ def run(setup: Setup) -> Outcome:
 
 
 def gradient(learning: Learning, model: CNNCRF) -> float:
-    """The largest slope of the loss of one image in any weight."""
+    """The largest absolute gradient entry of one image's loss, over all parameters."""
     image, labels = Splits(learning.root, TRAIN)[0]
     loss = F.nll_loss(model(image[None]), labels[None], ignore_index=255)
     if loss.requires_grad:

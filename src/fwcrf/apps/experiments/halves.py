@@ -1,4 +1,4 @@
-"""The two halves of the validation images as a data set to train and to validate on, made smaller."""
+"""The two halves of the validation images, reduced in size, as a data set for training and validation."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from fwcrf.apps.experiments.setup import Setup
 from fwcrf.optional import needed
 from fwcrf.storage.atomic import writing
 
-# The network has never seen these images; on those it was trained on, it is too sure of itself.
+# Not the network's own training images: there its logits are overconfident.
 TRAIN, REPORT = "tune", "report"
 
 
 def write_halves(setup: Setup) -> Path:
-    """A folder of ``Splits`` with the images of both halves, none longer than ``setup.side``."""
+    """Write both halves as a folder for ``Splits`` and return it. No image side exceeds ``setup.side``."""
     dataset = Splits(setup.voc, "val")
     pairs = {pair.name: pair for pair in dataset.pairs}
     root = setup.output / "kept" / f"halves-{setup.side}-{setup.for_accuracies}"

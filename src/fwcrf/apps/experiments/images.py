@@ -1,4 +1,4 @@
-"""Which images are looked at, and what is known of each: pixels, true labels, a network's logits.
+"""The images of the experiments, each with its true labels and a network's logits.
 
 Settings are chosen on the first half of ``val.txt`` and measured on the second.
 """
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fwcrf.apps.data.scores import Scored, deeplab
 
-# The classes that occur often enough in the images at hand for their IoU to mean something.
+# Classes frequent enough in these images for a meaningful IoU.
 NINE = (0, 8, 9, 10, 12, 13, 15, 17, 18)
 
 
@@ -30,14 +30,14 @@ def scored(root: Path) -> Scored:
 
 
 def halves(root: Path) -> tuple[list[str], list[str]]:
-    """The names to choose settings by, and those to measure on."""
+    """The image names for the choice of settings, and the names for measurements."""
     names = scored(root).names
     middle = len(names) // 2
     return names[:middle], names[middle:]
 
 
 def spread(names: Sequence[str], count: int) -> list[str]:
-    """``count`` of the names, at equal distances.
+    """``count`` of the names, evenly spaced.
 
     >>> spread("abcdefg", 3)
     ['a', 'c', 'e']
@@ -47,7 +47,7 @@ def spread(names: Sequence[str], count: int) -> list[str]:
 
 
 def load(root: Path, name: str, every: int = 1) -> Picture:
-    """An image by name, every so many pixels of it."""
+    """The image of that name, subsampled: every ``every``-th pixel along each axis."""
     dataset = scored(root)
     image, truth, logits = dataset[dataset.names.index(name)]
     thin = (..., slice(None, None, every), slice(None, None, every))
@@ -55,7 +55,7 @@ def load(root: Path, name: str, every: int = 1) -> Picture:
 
 
 def files(root: Path, name: str) -> list[Path]:
-    """The files that a picture is read from."""
+    """The files of an image: pixels, true labels, logits."""
     dataset = scored(root)
     pair = next(pair for pair in dataset.dataset.pairs if pair.name == name)
     return [pair.image, pair.label, dataset.files[name]]

@@ -23,13 +23,13 @@ BEFORE, POTTS, FROM_POTTS = "CNN", "Potts, l2FW 1", "l2FW 1, from that Potts"
 
 
 def potts(weight: float) -> Variant:
-    """A CRF that has learned nothing: five steps of l2FW, as in training."""
+    """An untrained Potts CRF with five steps of l2FW, as in training."""
     settings = {"solver": "l2fw", "compatibility": weight, "noise": 0.0, "skip": 0.0, "learnable": []}
     return Variant(f"Potts {weight:g}", settings)
 
 
 def from_potts(weight: float) -> Variant:
-    """Starts as that CRF, where the paper starts from weight 1: steps as few as here do not lead far."""
+    """Training from that Potts CRF. The paper starts from weight 1; few steps do not get far from there."""
     return Variant(FROM_POTTS, {"solver": "l2fw", "compatibility": weight, "noise": 0.01})
 
 
@@ -45,7 +45,7 @@ def chosen(learning: Learning) -> float:
 
 
 def untrained(learning: Learning, variant: Variant, num_steps: int | None = None) -> Accuracy:
-    """Before the first step, on the second half."""
+    """Accuracy before the first training step, on the second half."""
     folder = learning.folder(learning.config(variant, 0))
     return accuracy(learning.confusion(learning.start(variant), folder, num_steps, REPORT))
 

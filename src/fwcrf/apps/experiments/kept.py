@@ -1,4 +1,4 @@
-"""Partial results in files that are whole at any time, so that what was killed goes on where it was."""
+"""Partial results in files written atomically, so that an interrupted experiment can resume."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fwcrf.storage.atomic import writing
 
 
 class Kept:
-    """Results by key in a JSON file, as long as ``about`` (what they depend on) is the same."""
+    """Results by key in a JSON file. A different ``about`` (their inputs) invalidates all of them."""
 
     def __init__(self, path: Path, about: Any) -> None:
         self.path = path
@@ -24,7 +24,7 @@ class Kept:
                     self.results = stored["results"]
             except (ValueError, KeyError, TypeError) as error:
                 raise FileError(
-                    f"{path} does not hold results ({error}); remove it to measure again."
+                    f"{path} does not contain results ({error}); remove it to measure again."
                 ) from error
 
     def __contains__(self, key: str) -> bool:

@@ -20,7 +20,7 @@ GRIDS = {
 
 
 def swept(solver: str, quick: bool) -> list[Run]:
-    """A run per lambda, looked at before and after five steps."""
+    """A run per lambda, evaluated before the first and after the fifth step."""
     return [Run(solver, weight, steps=(0, 5)) for weight in GRIDS[solver][:: 4 if quick else 1]]
 
 
@@ -56,7 +56,7 @@ def run(setup: Setup) -> Outcome:
 
 
 def finding(solver: str, runs: Sequence[Run], others: Sequence[Run], after: dict[Run, float]) -> Finding:
-    """For which lambda a solver is below all others; the paper says: for a large range."""
+    """The paper: the solver is below MF, PGD, PGM and ADMM for a large range of lambda."""
     best = min(others, key=lambda r: after[r])
     good = [r.weight for r in runs if after[r] < after[best]]
     lowest = min(runs, key=lambda r: after[r])

@@ -47,14 +47,14 @@ def run(setup: Setup) -> Outcome:
 
 
 def finding(solver: str, means: dict[Run, list[float]], theirs: list[Curve]) -> Finding:
-    """The order of the lambdas after 20 steps, beside that of the paper where its curves are at hand."""
+    """The order of the lambdas after 20 steps, compared with the paper's order if its curves are given."""
     here = sorted((r for r in means if r.solver == solver), key=lambda r: means[r][-1])
     order = ", ".join(f"{r.weight:g} ({means[r][-1]:.1f})" for r in here)
     sentence = f"{SHOWN[solver]} after 20 steps, the lowest first: lambda {order}"
     known = {c.label: c.y[-1] for c in theirs if c.solver == solver}
     if not known:
         return Finding(sentence)
-    # Differences of a thousandth are not an order.
+    # A pair counts only if the paper's energies differ by more than 0.1 % and by more than 4.
     apart = [
         (one, other)
         for one in here

@@ -1,4 +1,4 @@
-"""A network and a CRF trained together on the first half of the images, measured on the second."""
+"""Joint training of network and CRF on the first half of the images, evaluated on the second."""
 
 from __future__ import annotations
 
@@ -26,40 +26,38 @@ from fwcrf.apps.training import Config, build, train
 
 @dataclass(frozen=True)
 class Variant:
-    """What is trained: a CRF with these settings behind the network, or the network alone."""
+    """A model to train: the network with a CRF of these settings, or, for ``crf=None``, the network alone."""
 
     label: str
     crf: dict[str, Any] | None
     optimizer: dict[str, Any] = field(default_factory=dict)
     epochs: int = 4
-    validate_every: int | None = None  # epochs; None: after the last
+    validate_every: int | None = None  # epochs; None: after the last epoch only
 
 
 @dataclass(frozen=True)
 class Result:
-    """A finished run: its folder, and the confusion matrices after some epochs."""
+    """A finished training run."""
 
     folder: Path
     model: CNNCRF
     confusion: Tensor  # after the last epoch
-    curve: list[float]  # mean IoU after each epoch validated, in percent
+    curve: list[float]  # mean IoU in percent, per validation
 
 
 class Learning:
-    """Training runs of one experiment, which share their images and the frozen part of the network."""
+    """Training runs of one experiment, with common images and a common cache of the frozen backbone."""
 
     def __init__(self, setup: Setup) -> None:
         if not setup.weights.is_file():
-            raise FileError(
-                f"{setup.weights} is not there; expected the weights of the network to train from."
-            )
+            raise FileError(f"{setup.weights} does not exist; expected the network's initial weights.")
         self.setup = setup
         self.root: Path = write_halves(setup)
         self.num_images: int = len(Splits(self.root, TRAIN))
         self.network: build.Network = network(_features(setup))
 
     def config(self, variant: Variant, seed: int) -> Config:
-        """With the paper's learning rates, except that the network's is ten times as high: steps are few."""
+        """The training config. The network's learning rate is ten times that of joint-voc: steps are few."""
         epochs = 1 if self.setup.quick else variant.epochs
         side = self.setup.side
         values: dict[str, Any] = {
@@ -82,12 +80,12 @@ class Learning:
         return Config.of(values)
 
     def train(self, variant: Variant, seed: int) -> Result:
-        """Train, go on, or find it done."""
+        """The result of a training run: stored, resumed or trained now."""
         config = self.config(variant, seed)
         folder = self.folder(config)
         self.setup.progress(f"{variant.label}, seed {seed}: {folder.name}", 0)
         with warnings.catch_warnings():
-            # That vanilla Frank-Wolfe does not learn is what an experiment is to show.
+            # fw-fails trains with vanilla Frank-Wolfe on purpose.
             warnings.filterwarnings("ignore", "learnable=.* with vanilla Frank-Wolfe")
             done = train(config, folder, self._tell, network=self.network)
         assert done.report is not None
@@ -97,7 +95,7 @@ class Learning:
         return Result(folder, done.model.eval(), torch.tensor(done.report["confusion"]), curve)
 
     def start(self, variant: Variant, seed: int = 0) -> CNNCRF:
-        """The model before its first step."""
+        """The model before its first training step."""
         config = self.config(variant, seed)
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "learnable=.* with vanilla Frank-Wolfe")
@@ -105,7 +103,7 @@ class Learning:
             return build.model(config, Splits(self.root, REPORT).classes, self.network).eval()
 
     def confusion(self, model: CNNCRF, folder: Path, num_steps: int | None, half: str = REPORT) -> Tensor:
-        """Of a model on a half, with so many steps of its CRF (None: as it is); kept in the folder."""
+        """Confusion matrix on a half, stored in the folder. ``num_steps`` is set in the CRF unless None."""
         kept = Kept(folder / "accuracy.json", {"root": self.root.name})
         key = f"{half}, {num_steps} steps"
         if key not in kept:
@@ -119,7 +117,7 @@ class Learning:
         return torch.tensor(kept[key])
 
     def folder(self, config: Config) -> Path:
-        """One per config, whatever experiment it is for."""
+        """The folder of a config, common to all experiments."""
         mapping = {name: value for name, value in config.mapping().items() if name != "run"}
         mapping["data"] = {**mapping["data"], "root": self.root.name}
         text = json.dumps([mapping, config.run.validate_every], sort_keys=True)
@@ -132,7 +130,7 @@ class Learning:
 
 
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
-    """The standard deviation of a sample of more than one.
+    """Mean and sample standard deviation; None instead of the deviation of a single value.
 
     >>> mean_and_deviation([1.0, 3.0])
     (2.0, 1.4142135623730951)
@@ -141,9 +139,9 @@ def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:
     return found.mean().item(), found.std().item() if len(values) > 1 else None
 
 
-# What was seen by the frozen part of the network, for all experiments of a process.
-_SEEN: dict[tuple[str, bool], Features] = {}
+# Caches of backbone features by (weights, quick), for all experiments of this process.
+_FEATURES: dict[tuple[str, bool], Features] = {}
 
 
 def _features(setup: Setup) -> Features:
-    return _SEEN.setdefault((str(setup.weights.resolve()), setup.quick), {})
+    return _FEATURES.setdefault((str(setup.weights.resolve()), setup.quick), {})

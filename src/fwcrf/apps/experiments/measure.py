@@ -1,4 +1,4 @@
-"""Runs over a set of images: in several processes, each run of each image once and for all."""
+"""Runs over a set of images, in several processes. Each run of an image is computed once and stored."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Measured = dict[Run, list[Seen]]  # an entry per image
 
 @dataclass(frozen=True)
 class Job:
-    """All runs of an image that are still missing; its kernels are built once."""
+    """Compute the missing runs of an image, with kernels built once. Returns the number of runs computed."""
 
     root: Path
     folder: Path
@@ -43,7 +43,7 @@ class Job:
                 looks = {
                     str(k): look for k, look in carry_out(run, self._view(run.model, views, picture)).items()
                 }
-                # What was seen before stays as it was.
+                # Stored evaluations take precedence.
                 kept[run.path] = looks | kept.get(run.path, {})
                 done += 1
         return done
@@ -62,14 +62,14 @@ class Job:
 
 
 def measure(setup: Setup, names: Sequence[str], runs: Sequence[Run]) -> Measured:
-    """What is seen of each run on each image; what was measured before is not measured again."""
+    """The evaluations of each run on each image, stored or computed now."""
     complete(setup, dict.fromkeys(names, runs))
     kept = [_job(setup).kept(name) for name in names]
     return {run: [Seen.of([Look(*one[run.path][str(k)]) for k in run.steps]) for one in kept] for run in runs}
 
 
 def complete(setup: Setup, runs: Mapping[str, Sequence[Run]]) -> None:
-    """Carry out those of the runs of each image that are missing, all in the same processes."""
+    """Compute and store the missing runs of each image, in one pool of processes."""
     job = _job(setup)
     job.folder.mkdir(parents=True, exist_ok=True)
     with exclusive(job.folder):
@@ -88,7 +88,7 @@ def _job(setup: Setup) -> Job:
 
 
 def is_missing(run: Run, kept: Kept) -> bool:
-    """Whether one of its steps was not looked at yet, by a run of whichever experiment."""
+    """True if a step of the run has no stored evaluation, from any experiment."""
     return not {str(k) for k in run.steps} <= kept.get(run.path, {}).keys()
 
 

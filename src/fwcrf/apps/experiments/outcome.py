@@ -1,4 +1,4 @@
-"""What an experiment gives: rows, a figure, and whether what the paper says holds here, by the figures."""
+"""The result of an experiment: rows, a figure, and the paper's statements, confirmed or not."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fwcrf.storage.atomic import writing
 
 @dataclass(frozen=True)
 class Finding:
-    """A sentence with figures in it, and whether it is what the paper says; None where it says nothing."""
+    """A sentence with numbers. ``holds``: it agrees with the paper; None if the paper makes no statement."""
 
     sentence: str
     holds: bool | None = None
@@ -27,9 +27,9 @@ class Finding:
 class Outcome:
     name: str
     title: str
-    setting: str  # images, model, steps: what one has to know to read the figures
-    rows: Sequence[Row]  # all figures
-    summary: Sequence[Row]  # those to read
+    setting: str  # images, model and steps, to interpret the numbers
+    rows: Sequence[Row]  # all numbers
+    summary: Sequence[Row]  # the main numbers
     figure: bytes  # SVG
     findings: Sequence[Finding]
 
@@ -39,7 +39,7 @@ class Outcome:
 
 
 def write(outcome: Outcome, folder: Path) -> list[Path]:
-    """NAME.csv, NAME.svg and, in one line, NAME.txt: each whole or not at all."""
+    """Write NAME.csv, NAME.svg and the conclusion NAME.txt, each atomically. Returns their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     contents = {
         ".csv": as_csv(outcome.rows),

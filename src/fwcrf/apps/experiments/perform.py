@@ -1,4 +1,4 @@
-"""Experiments one after the other, their files, and the report of all."""
+"""Run experiments in sequence, write their files and a common report."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fwcrf.apps.experiments.setup import Setup
 
 
 def run(names: Sequence[str], setup: Setup) -> list[Outcome]:
-    """Do experiments by name and write their files to ``setup.output``; of several, a report as well."""
+    """The outcomes of experiments. Writes their files, and for several a report, to ``setup.output``."""
     for name in names:
         if name not in EXPERIMENTS:
             raise ValueError(f"there is no experiment {name!r}; expected one of {', '.join(EXPERIMENTS)}.")
@@ -33,7 +33,7 @@ def run(names: Sequence[str], setup: Setup) -> list[Outcome]:
 def _notes(setup: Setup) -> list[str]:
     notes = [f"fwcrf {__version__}, {date.today().isoformat()}."]
     if setup.quick:
-        notes.append("A quick look: every fourth pixel, fewer settings. The figures mean little.")
+        notes.append("Quick mode: every fourth pixel, fewer settings. The numbers are not representative.")
     if setup.paper is None:
-        notes.append("The paper's own curves are not shown: there is no curves.csv; give it by --paper.")
+        notes.append("The paper's own curves are not shown: curves.csv was not found; give it by --paper.")
     return notes

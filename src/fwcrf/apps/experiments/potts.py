@@ -30,7 +30,7 @@ class Potts:
         return self.spatial, self.bilateral
 
     def problem(self, picture: Picture, every: int = 1) -> Problem:
-        """Of a picture of which every so many pixels are left: distances shrink with it."""
+        """The problem of a picture that is subsampled by ``every``: spatial bandwidths shrink likewise."""
         xy, color = self.bilateral
         kernels = [Spatial(self.spatial / every), Bilateral(xy / every, color)]
         unary = unary_from_logits(picture.logits.flatten(1).T.contiguous())
@@ -43,7 +43,7 @@ class Potts:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """The energy of an image, and that of labellings, of which most use few of the labels."""
+    """The energy of an image, as a function of points or of labellings."""
 
     operators: Sequence[Operator]
     weight: float
@@ -55,18 +55,18 @@ class Problem:
 
     @cached_property
     def straight(self) -> Tensor:
-        """The labels of the lowest first gradient, ``(n,)``: where every full first step leads."""
+        """Labels ``(n,)``, the argmin of the first gradient: the result of every solver's full first step."""
         return self.energy().grad(softmax(self.unary, -1.0)).argmin(-1)
 
     def weighted(self, weight: float) -> Problem:
-        """With the same kernels and another weight."""
+        """The problem with the same kernels and another weight."""
         return Problem(self.operators, weight, self.unary, self._sums)
 
     def of_labels(self, labellings: Sequence[Tensor]) -> list[float]:
-        """E of each labelling ``(n,)``; several together take hardly longer than one.
+        """E of each labelling ``(n,)``. One filtering pass takes several labellings.
 
-        The sum over pairs with different labels is that over all pairs less those with the same label:
-        kernels are applied to the indicators of the labels that occur, of as many labellings as fit.
+        The sum over pairs with different labels is the sum over all pairs minus the pairs with equal
+        labels. The columns of a pass are the indicators of the labels that occur in its labellings.
         """
         found, together = [], []
         for labels in labellings:
@@ -101,13 +101,13 @@ class Problem:
         return pairwise.dense(self.operators, self.unary.shape[-1], compat=self.weight)
 
     def _summed(self, columns: int) -> pairwise.Pairwise:
-        """The kernels' sum, column by column."""
+        """The sum of the kernels, applied to each of ``columns`` columns."""
         if columns not in self._sums:
             self._sums[columns] = pairwise.dense(self.operators, columns, compat=torch.eye(columns))
         return self._sums[columns]
 
 
-# So many take the native engine little longer than one.
+# Columns per pass: the native engine takes little longer for eight than for one.
 _COLUMNS = 8
 
 PAPER = Potts()

@@ -1,4 +1,4 @@
-"""``potts-miou``: accuracy of a Potts CRF behind the network, ten steps, all solvers."""
+"""``potts-miou``: accuracy of a Potts CRF after the network, ten steps, all solvers."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ METHODS = (
     Run("efw", 0.3, steps=STEPS),
     Run("l2fw", 1.0, steps=STEPS),
 )
-# With the paper's weight: these steps are among those of ``energy``.
+# With the paper's weight only; the experiment ``energy`` stores these steps too.
 BEYOND = tuple(replace(r, steps=STEPS) for r in energy.BEYOND)
 COSTLY = tuple(replace(r, steps=(0, 10)) for r in energy.COSTLY)
-# With the paper's bandwidths, and with narrower ones.
+# The paper's bandwidths, and narrower ones.
 CANDIDATES = (
     PAPER,
     *(Potts(weight) for weight in (2.0, 3.0)),
@@ -85,7 +85,7 @@ def run(setup: Setup) -> Outcome:
 
 
 def table(seen: Measured, num_classes: int) -> dict[str, Accuracy]:
-    """By solver after its last step; the network alone, where all of them start, comes first."""
+    """Accuracy of the network alone ("CNN", step 0), then of each solver after its last step."""
     found = {"CNN": of_runs(next(iter(seen.values())), 0, num_classes)}
     for r, each in seen.items():
         short = f" ({r.steps[-1]} steps)" * (r.steps[-1] < STEPS[-1])
@@ -94,7 +94,7 @@ def table(seen: Measured, num_classes: int) -> dict[str, Accuracy]:
 
 
 def above_cnn(found: dict[str, Accuracy], model: str) -> list[Finding]:
-    """The paper: every solver is above the network alone. Here for each weight, and by both means."""
+    """The paper: every solver is above the network alone. Tested for mIoU9 and mIoU18."""
     findings = []
     for name, each in (
         ("mIoU9", {label: a.miou9 for label, a in found.items()}),
@@ -113,7 +113,7 @@ def above_cnn(found: dict[str, Accuracy], model: str) -> list[Finding]:
 
 
 def best(found: dict[str, Accuracy]) -> Finding:
-    """The paper: l2FW is best, or shares the first place."""
+    """The paper: l2FW is best, or ties for the first place."""
     label = max((label for label in found if label != "CNN"), key=lambda label: found[label].miou9)
     l2fw = found[METHODS[-1].label].miou9
     return Finding(

@@ -1,4 +1,4 @@
-"""A backbone that does not learn, and so need not see a picture twice."""
+"""A frozen backbone that caches its features per image."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ from fwcrf.apps.training.config import Model
 
 Features = dict[bytes, Tensor]
 
-# At 513 pixels and depth 0.5 an entry takes 2.7 MB.
+# Limit of the cache. At 513 pixels and depth 0.5 an entry takes 2.7 MB.
 _MOST = 600
 
 
 class Remembering(MobileNetV2):
-    """MobileNetV2 that keeps its answers, by what was asked; for as long as none of it learns."""
+    """MobileNetV2 with a cache of features by image hash. Raises if it is not frozen."""
 
     features: Features
 
     def forward(self, input: Tensor) -> Tensor:
         if any(p.requires_grad for p in self.parameters()) or self.training:
-            raise ValueError("the backbone learns; expected it frozen, where its answers are remembered.")
+            raise ValueError(
+                "the backbone is trainable; expected a frozen one, since its features are cached."
+            )
         return torch.cat([self._of(image[None]) for image in input])
 
     def _of(self, image: Tensor) -> Tensor:
@@ -41,12 +43,12 @@ class Remembering(MobileNetV2):
 
 
 def network(features: Features) -> build.Network:
-    """Makes the published network with its backbone frozen; all that are made share what is remembered."""
+    """A function that makes the published network with a frozen backbone. All networks share ``features``."""
 
     def make(num_classes: int, weights: str, **settings: Any) -> nn.Module:
         model = Model("mobilenetv2", str(Path(weights)), frozen=("backbone",), settings=settings)
         net: Any = build.network(model, num_classes)
-        # Parameters and names stay.
+        # A new class in place keeps parameters and their names.
         net.backbone.__class__ = Remembering
         net.backbone.features = features
         return net

@@ -1,4 +1,4 @@
-"""All outcomes on one page that needs no other file."""
+"""One self-contained HTML page of all outcomes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ img { max-width: 100% }
 
 
 def write_report(path: Path, outcomes: Sequence[Outcome], notes: Sequence[str] = ()) -> None:
-    """An HTML file with the figures in it; ``notes`` are sentences for its head."""
+    """Write an HTML file with embedded figures. ``notes`` are sentences for its head."""
     found = [finding for outcome in outcomes for finding in outcome.findings if finding.holds is not None]
     held = sum(bool(finding.holds) for finding in found)
     head = [f"{held} of {len(found)} statements of the paper hold on these images.", *notes]
@@ -37,11 +37,11 @@ def write_report(path: Path, outcomes: Sequence[Outcome], notes: Sequence[str] =
 
 
 def _overview(outcomes: Sequence[Outcome]) -> str:
-    """Every statement of the paper with its figures, those that do not hold first."""
+    """A list of the paper's statements with our numbers. Statements that do not hold come first."""
     found = [(f, o.name) for o in outcomes for f in o.findings if f.holds is not None]
     found.sort(key=lambda pair: bool(pair[0].holds))
     items = "".join(_item(finding, f' (<a href="#{name}">{name}</a>)') for finding, name in found)
-    return f'<h2 id="statements">What the paper says</h2>\n<ul>\n{items}</ul>\n'
+    return f'<h2 id="statements">Statements of the paper</h2>\n<ul>\n{items}</ul>\n'
 
 
 def _item(finding: Finding, more: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Runs of a solver on an image, and what is seen of its labels at some of the steps."""
+"""Runs of a solver on an image; energy and confusion counts of the labels after given steps."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ SHOWN = {"mf": "MF", "fw": "FW", "efw": "eFW", "l2fw": "l2FW", "pgd": "PGD", "fi
 
 @dataclass(frozen=True)
 class Run:
-    """A solver by name, its lambda if it has one, and the steps after which the labels are looked at."""
+    """A solver by name, its lambda if it has one, and the steps after which the labels are evaluated."""
 
     solver: str
     weight: float | None = None
-    diminishing: bool = False  # steps of 2 / (k + 2) in place of 1
+    diminishing: bool = False  # step sizes 2 / (k + 2) instead of 1
     steps: tuple[int, ...] = (10,)
     model: Potts = PAPER
 
     @property
     def label(self) -> str:
-        """As the paper calls it: its PGM is FISTA.
+        """The name in the paper's figures. The paper's PGM is FISTA.
 
         >>> Run("efw", 0.25, diminishing=True).label, Run("fista").label
         ('eFW 0.25 (decreasing steps)', 'PGM')
@@ -45,7 +45,7 @@ class Run:
 
     @property
     def path(self) -> str:
-        """What decides where it leads, as text; not after how many steps one looks."""
+        """Key of stored results: all settings of the iterates as JSON, without the evaluated steps."""
         return json.dumps(
             {name: value for name, value in asdict(self).items() if name != "steps"}, sort_keys=True
         )
@@ -60,20 +60,20 @@ class Run:
 
 
 class Look(NamedTuple):
-    """What is seen of the labels after a step; it goes to JSON and back as it is."""
+    """Energy and confusion counts of the labels after a step. A NamedTuple of plain JSON values."""
 
     energy: float
     counts: list[list[int]]  # non-zero entries of the confusion matrix: truth, label, number
-    apart: int = 0  # after one step: pixels whose label is not that of the first gradient
+    apart: int = 0  # after step 1: pixels whose label is not the argmin of the first gradient
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What was seen of a run on one image, step by step."""
+    """The ``Look``s of one run on one image, by step."""
 
-    energies: list[float]  # of the labels
+    energies: list[float]  # energy of the labels
     counts: list[list[list[int]]]  # as in ``Look``
-    first: int  # pixels whose label after one step, if looked at, is not that of the first gradient
+    first: int  # ``Look.apart`` of step 1; 0 if step 1 was not evaluated
 
     @classmethod
     def of(cls, looks: Sequence[Look]) -> Seen:
@@ -89,7 +89,7 @@ class Seen:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """A problem whose true labels are known, to look at labels with."""
+    """A problem with its true labels. Evaluates labellings, each distinct labelling once."""
 
     problem: Problem
     truth: Tensor
@@ -98,11 +98,11 @@ class View:
 
     @cached_property
     def start(self) -> Look:
-        """Where all runs start."""
+        """Evaluation of the labels at step 0, common to all runs."""
         return self.looks({0: nearest(softmax(self.problem.unary, -1.0))})[0]
 
     def looks(self, labels: Mapping[int, Tensor]) -> dict[int, Look]:
-        """At the labels after some steps, each labelling once: steps and solvers often lead to the same."""
+        """Evaluations by step. Equal labellings, frequent among steps and solvers, are evaluated once."""
         keys = {k: _digest(x) for k, x in labels.items()}
         new = {keys[k]: x for k, x in labels.items() if keys[k] not in self._known}
         for (key, x), energy in zip(new.items(), self.problem.of_labels(list(new.values())), strict=True):
@@ -118,9 +118,9 @@ class View:
 
     @cached_property
     def _rows(self) -> Tensor:
-        """Where the counts of each pixel's class begin; those of pixels that do not count come last."""
+        """Offset of each pixel's row in the flat confusion matrix; beyond its end for ignored pixels."""
         L, truth = self.problem.unary.shape[-1], self.truth.flatten().long()
-        Confusion(L, self.ignore_index).update(torch.zeros_like(truth), truth)  # refuses what is no class
+        Confusion(L, self.ignore_index).update(torch.zeros_like(truth), truth)  # raises for invalid classes
         return L * truth.masked_fill(truth == self.ignore_index, L)
 
 
@@ -130,7 +130,7 @@ def _digest(labels: Tensor) -> bytes:
 
 @torch.no_grad()
 def carry_out(run: Run, view: View) -> dict[int, Look]:
-    """Take the steps of a run on the energy of an image, and look at the labels."""
+    """Evaluations of a run's labels by step, on one image."""
     f, last = view.problem.energy(), max(run.steps)
     labels: dict[int, Tensor] = {}
 
@@ -139,7 +139,7 @@ def carry_out(run: Run, view: View) -> dict[int, Look]:
             labels[k] = nearest(x)
 
     if {*run.steps} <= {0, last}:
-        # Steps that nobody looks at are taken at once.
+        # Without a callback the native engine takes all steps in one call.
         if last:
             look(last, solvers.minimize(f, run.build(), num_steps=last).probabilities)
     else:

@@ -1,4 +1,4 @@
-"""Tables: rows of named cells as CSV, HTML and Markdown."""
+"""Tables of named columns as CSV, HTML and Markdown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Row = Mapping[str, Cell]
 
 
 def as_csv(rows: Sequence[Row]) -> bytes:
-    """All digits, one line per row."""
+    """The table as CSV, numbers with all digits."""
     file = io.StringIO()
     writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
     writer.writeheader()
@@ -43,7 +43,7 @@ def as_markdown(rows: Sequence[Row]) -> str:
 
 
 def shown(cell: Cell) -> str:
-    """For people: two decimals.
+    """The cell as text, a float with two decimals.
 
     >>> shown(1533.009834), shown(None), shown(20), shown("MF")
     ('1533.01', '', '20', 'MF')

@@ -1,4 +1,4 @@
-"""``trainable``: steps and lambda fixed or learned."""
+"""``trainable``: fixed against learned steps and lambda."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fwcrf.apps.experiments.setup import Setup
 
 EPOCHS = 2
 _ALWAYS = ("weights", "compatibility")
-# As in the paper's table: the step, and what is learned beside weights and compatibility.
+# As in the paper's table: initial step, and parameters learned besides weights and compatibility.
 SETTINGS: dict[str, tuple[float, tuple[str, ...]]] = {
     "lambda fixed, step 1 fixed": (1.0, ()),
     "lambda fixed, step 0.5 fixed": (0.5, ()),
@@ -64,7 +64,7 @@ def run(setup: Setup) -> Outcome:
 
 
 def finding(solver: str, rows: list[dict[str, Any]]) -> Finding:
-    """The paper: learning them makes no significant difference."""
+    """The paper: learning steps and lambda makes no significant difference."""
     fixed = max(row["mIoU9"] for row in rows if row["setting"].endswith("fixed"))
     learned = max(row["mIoU9"] for row in rows if row["setting"].endswith("learned"))
     last = rows[-1]

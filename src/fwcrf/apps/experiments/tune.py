@@ -1,4 +1,4 @@
-"""``tune``: lambda from ten random images against lambda from all."""
+"""``tune``: lambda chosen on ten random images, compared with lambda chosen on all."""
 
 from __future__ import annotations
 
