@@ -64,5 +64,5 @@ def test_saved_with_the_machine(tmp_path, monkeypatch):
     assert stored["machine"]["torch"] == report.torch.__version__
     assert stored["results"]["rows"][0]["ratios"]["them"]["min"] == 3
     assert [p.name for p in path.parent.iterdir()] == ["work.json"]
-    with pytest.raises(TypeError, match="no place in a report"):
+    with pytest.raises(TypeError, match="cannot be written to a report"):
         report.save("work", {"rows": object()})

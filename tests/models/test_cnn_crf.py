@@ -74,5 +74,5 @@ def test_other_images_are_refused(given, error, match):
 
 
 def test_a_network_without_logits_is_named():
-    with pytest.raises(TypeError, match="Records gave tuple; expected logits"):
+    with pytest.raises(TypeError, match="Records returned tuple; expected logits"):
         CNNCRF(Records(lambda x: (x, x)))(image())

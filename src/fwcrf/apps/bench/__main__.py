@@ -11,7 +11,7 @@ from typing import Any
 
 from fwcrf.apps.bench import compare
 
-# Modules with a function ``run``, imported when they are run: help does without torch.
+# Modules with a function ``run``. Each is imported on use, so that --help does not import torch.
 RUNS = (
     "bandwidth",
     "speed",
@@ -30,11 +30,11 @@ RUNS = (
     "choosing",
     "lp",
 )
-# Not about time: run by name.
+# Not timings: run only if named.
 APART = ("accuracy", "anneal", "choosing", "lp")
 RESULTS = "bench-results"
 QUICK_ROUNDS = 3
-QUIET = 0.9  # of the cores asked for: less, and figures are those of a busy machine
+QUIET = 0.9  # fraction of the requested cores below which the machine counts as busy
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -62,8 +62,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"\n{len(found)} ratios stored in {given.store}", flush=True)
         if min(cores) < QUIET * max(plan.threads):
             print(
-                f"\nothers were using this machine: {before:.1f} and {cores[1]:.1f} of {max(plan.threads)} "
-                "cores at hand before and after; with many --rounds least times may be right, medians not"
+                f"\nthe machine was busy: {before:.1f} and {cores[1]:.1f} of {max(plan.threads)} cores were "
+                "available before and after; medians are unreliable, least times need many --rounds"
             )
         print(f"\nwritten to {report.save(name, results)}", flush=True)
         for path in plots.drawn(name, results, report.RESULTS):
@@ -75,28 +75,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="fwcrf bench",
-        description="Time the library, in turns with those of its peers that are installed.",
-        epilog=f"Results go to {RESULTS}/. Only ratios within one run mean anything; set "
+        description="Time the library, in alternation with the installed peer libraries.",
+        epilog=f"Results go to {RESULTS}/. Compare only ratios within one run; set "
         "OMP_WAIT_POLICY=passive on a shared machine, as this program does. Exit status: 0, 1 for a "
         "regression, 2 for bad usage.",
     )
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"of {', '.join(RUNS)} (default: all but {', '.join(APART)})"
+        "names", nargs="*", metavar="NAME", help=f"{', '.join(RUNS)} (default: all but {', '.join(APART)})"
     )
-    parser.add_argument("--rounds", type=int, help=f"of what is timed (default: 15, quick: {QUICK_ROUNDS})")
-    parser.add_argument("--quick", action="store_true", help="about two minutes for all: fewer pictures, "
-                        "smaller extremes")  # fmt: skip
+    parser.add_argument("--rounds", type=int, help=f"rounds to time (default: 15, quick: {QUICK_ROUNDS})")
+    parser.add_argument("--quick", action="store_true", help="about five minutes: fewer pictures, "
+                        "smaller problems")  # fmt: skip
     parser.add_argument("--compare", nargs="?", type=Path, const=compare.BASELINE, metavar="FILE",
-                        help=f"fail if a ratio fell below FILE's (default: {compare.BASELINE})")  # fmt: skip
+                        help=f"fail if a ratio is below FILE's (default: {compare.BASELINE})")  # fmt: skip
     parser.add_argument("--tolerance", type=float, default=compare.TOLERANCE,
-                        help="how much worse it may be, as a share (default: %(default)s)")  # fmt: skip
+                        help="accepted relative decrease of a ratio (default: %(default)s)")  # fmt: skip
     parser.add_argument("--store", nargs="?", type=Path, const=compare.BASELINE, metavar="FILE",
-                        help="put this run's ratios into FILE, for --compare")  # fmt: skip
+                        help="write this run's ratios to FILE, for --compare")  # fmt: skip
     given = parser.parse_args(arguments)
     if given.rounds is not None and given.rounds < 1:
         parser.error(f"--rounds {given.rounds}: expected at least 1")
     if not 0 <= given.tolerance < 1:
-        parser.error(f"--tolerance {given.tolerance}: expected a share from 0 to 1")
+        parser.error(f"--tolerance {given.tolerance}: expected at least 0 and below 1")
     for name in given.names:
         if name not in RUNS:
             parser.error(f"{name}: expected one of {', '.join(RUNS)}")
@@ -108,12 +108,12 @@ def _ratios(rows: Sequence[Any]) -> compare.Ratios:
 
 
 def _compared(stored: compare.Ratios, ratios: compare.Ratios, path: Path, tolerance: float) -> bool:
-    """Print what changed; whether nothing became worse."""
+    """True if no ratio fell by more than ``tolerance``. Prints all changes."""
     from fwcrf.apps.bench import report
 
     found = compare.changes(stored, ratios)
     worse = compare.regressions(found, tolerance)
-    print(f"\n### Ratios against {path}, {len(found)} of {len(ratios)} stored there; the worst first\n")
+    print(f"\n### Ratios compared with {path}, {len(found)} of {len(ratios)} stored there; worst first\n")
     lines = [
         [c.what, f"{c.before:.2f}", f"{c.now:.2f}", f"{c.share:.2f}", "worse" if c in worse else ""]
         for c in found

@@ -1,8 +1,8 @@
-"""How far the approximate kernels are from the exact one: relative errors of K x in the L2 norm.
+"""Relative errors of K x in the L2 norm, of approximate kernels compared with the exact kernel.
 
-*Raw* is K itself, also after the best scalar factor, which tells an error of scale from one of shape;
-*symmetric* is D^-1/2 K D^-1/2 with D = K 1, and *no self-edges* the same without its diagonal, as a model
-uses it. The fields x are of three kinds: random rows of a simplex, random signs, and one-hot maps of
+*Raw* is K itself, also after the best scalar factor, which separates errors of scale and of shape.
+*Symmetric* is D^-1/2 K D^-1/2 with D = K 1. *No self-edges* is the same without its diagonal, as a model
+uses it. The inputs x are of three kinds: random rows of a simplex, random signs, and one-hot maps of
 eight colour clusters.
 """
 
@@ -32,21 +32,21 @@ KINDS = ["simplex rows", "signs", "label maps"]
 IDENTITIES = [0.4, 0.3, 0.2, 0.1, 0.0, -0.1, -0.2, -0.3, -0.4, -0.5]
 PLACES = [0.3, 0.0, -0.3, -0.6, -0.9, -1.2]
 
-Method = Callable[[Tensor, Tensor], dict[str, Tensor]]  # of features and x: K x by what is made of K
-Errors = dict[str, list[float]]  # by measure, for each kind of x
+Method = Callable[[Tensor, Tensor], dict[str, Tensor]]  # (features, x) -> K x by variant of K
+Errors = dict[str, list[float]]  # by measure: one error per kind of x
 
 
 def scenes() -> Iterator[tuple[str, str, np.ndarray, float]]:
-    """Setting, picture, image, and the bandwidth of positions."""
+    """Yield setting, name of the picture, image, and bandwidth of positions."""
     for name in PICTURES:
         image = pictures.photograph(name)
         yield "crop 96 x 72", name, pictures.crop(image), 80.0
-        # The same part of the picture within a bandwidth as at 500 pixels across.
+        # The bandwidth covers the same part of the picture as 80 px do at a width of 500.
         yield "whole 160 x 120", name, pictures.resized(image, 160, 120), 25.6
 
 
 def fields(image: np.ndarray) -> Tensor:
-    """Three kinds of x side by side, ``(n, 3 * CHANNELS)``."""
+    """The three kinds of x, concatenated to ``(n, 3 * CHANNELS)``."""
     generator = torch.Generator().manual_seed(0)
     size = (image.shape[0] * image.shape[1], CHANNELS)
     rows = torch.rand(size, generator=generator) ** 4
@@ -57,7 +57,7 @@ def fields(image: np.ndarray) -> Tensor:
 
 
 def features(image: np.ndarray, xy: float) -> dict[str, Tensor]:
-    """The kernels that are looked at, by their dimension."""
+    """The features of the tested kernels, by dimension."""
     values, shape = pixels(image)
     grey, _ = pixels(np.array(Image.fromarray(image).convert("L")), channel_axis=None)
     return {
@@ -80,7 +80,7 @@ def exact(features: Tensor, x: Tensor) -> dict[str, Tensor]:
 
 
 def fitted(features: Tensor, shape: _Shape, blur: BlurOrder) -> Lattice:
-    """``Lattice.build`` with another shape than that of the dimension."""
+    """``Lattice.build`` with the given shape correction instead of the dimension's own."""
     K = Lattice.uncalibrated(features, blur=blur, identity=shape.identity)
     K = K.scaled((0.5 * shape.place * K.splat.square().sum(-1)).exp())
     return K.scaled(calibration.scale(features, K, shape.constant).sqrt().expand(len(features)))
@@ -94,7 +94,7 @@ def lattice(
     rows: bool = True,
     unit: bool = True,
 ) -> Method:
-    """Our lattice with parts of it changed or left out; without arguments as ``gaussian`` makes it."""
+    """Our lattice with changed or omitted corrections. Without arguments it equals ``gaussian``."""
 
     def method(features: Tensor, x: Tensor) -> dict[str, Tensor]:
         changed = {"identity": identity, "place": place}
@@ -114,7 +114,7 @@ def default(features: Tensor, x: Tensor) -> dict[str, Tensor]:
 
 
 def pydensecrf(features: Tensor, x: Tensor) -> dict[str, Tensor]:
-    """Without the third: its diagonal cannot be had."""
+    """Without "no self-edges": pydensecrf does not expose its diagonal."""
     return {"raw": peer.filtered(features, x, "none"), "symmetric": peer.filtered(features, x, "symmetric")}
 
 
@@ -127,7 +127,7 @@ def separable(shape: tuple[int, int]) -> Method:
 
 
 def compared(kernel: str, shape: tuple[int, int]) -> dict[str, Method]:
-    """By name, what stands side by side for a kernel."""
+    """The methods to compare for a kernel, by name."""
     theirs: dict[str, Method] = {"pydensecrf": pydensecrf} if peer.dcrf else {}
     if kernel.startswith("2"):
         return theirs | {"lattice": default, "separable (default)": separable(shape)}
@@ -145,7 +145,7 @@ def compared(kernel: str, shape: tuple[int, int]) -> dict[str, Method]:
 
 
 def methods(kernel: str, shape: tuple[int, int]) -> dict[str, Method]:
-    """Those, and the two parameters of the shape swept one at a time."""
+    """The methods of ``compared``, and sweeps over each of the two shape parameters."""
     shares = {f"identity {share}": lattice(identity=share) for share in IDENTITIES}
     places = {f"place {exponent}": lattice(place=exponent) for exponent in PLACES}
     return compared(kernel, shape) | shares | places
@@ -163,7 +163,7 @@ def distance(approximate: Tensor, exact: Tensor) -> float:
 
 
 def scalar(approximate: Tensor, exact: Tensor) -> float:
-    """The factor that brings one closest to the other."""
+    """The factor s that minimizes |s approximate - exact|."""
     return float((approximate * exact).sum() / approximate.square().sum())
 
 
@@ -176,7 +176,7 @@ def errors(got: dict[str, Tensor], wanted: dict[str, Tensor]) -> Errors:
 
 
 def agreement(features: Tensor, x: Tensor) -> list[float]:
-    """How far pydensecrf is from our lattice with forward blur alone, up to its constant."""
+    """Distance of pydensecrf from our lattice with forward blur only, up to pydensecrf's constant factor."""
     d = features.shape[-1]
     ours = Lattice.uncalibrated(features, blur="forward", identity=0.0)(x) / (1 + 2.0**-d)
     return [
@@ -214,14 +214,14 @@ def run(plan: Plan) -> dict[str, object]:
             print(f"\n### {measure.capitalize()} error in percent by {name}\n")
             print(_swept(results, measure, name, values))
     if agreements:
-        print("\n### pydensecrf against our lattice with one order of blurs and nothing fitted\n")
+        print("\n### pydensecrf compared with our lattice, one order of blurs, no calibration\n")
         rows = [[name, *(f"{v:.1e}" for v in each)] for name, each in agreements.items()]
         print(table(["relative distance", *KINDS], rows))
     return {"errors": results, "agreement with pydensecrf": agreements}
 
 
 def _means(by_picture: dict[str, Errors], measure: str) -> list[float]:
-    """Over the photographs, for each kind of x."""
+    """The mean error over the photographs, for each kind of x."""
     return [statistics.mean(each) for each in zip(*(e[measure] for e in by_picture.values()), strict=True)]
 
 

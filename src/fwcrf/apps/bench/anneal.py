@@ -1,9 +1,9 @@
-"""How much of the way to the best labelling known solvers go in a few applications of P, on real scores.
+"""The fraction of the energy gap that solvers close in a few applications of P, on real scores.
 
-The way goes from the labels of the network alone to the best labels known: the best of long annealed runs
-from several temperatures and starts, each followed by descent until no pixel gains by a change alone.
+The gap is the energy of the network's labels minus the best known energy: the lowest of all runs here and
+of long annealed runs from several temperatures and starts, each followed by descent (``descended``).
 Energies are of the labels, at full resolution, in the model of the default kernels with two pairs of weights.
-The constants of the solver were chosen on other images: the first half of the VOC list and other frames.
+The constants of anneal-fw were chosen on other images: the first half of the VOC list and other frames.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def energy(scene: Scene, weights: tuple[float, float]) -> Energy:
 
 
 def descended(E: Energy, labels: Tensor, trials: int = 60) -> Tensor:
-    """Move every pixel that gains to its best label if E falls, else a random half of them, and so on."""
+    """Labels after descent: move all pixels that gain, or half as many at random if E would not fall."""
     generator = torch.Generator().manual_seed(0)
     num_labels, share = E.unary.shape[-1], 1.0
 
@@ -130,7 +130,7 @@ def descended(E: Energy, labels: Tensor, trials: int = 60) -> Tensor:
 
 
 def long_runs(E: Energy, total: float) -> Iterator[Tensor]:
-    """Labels of annealed runs; temperatures are relative to the kernels' total weight."""
+    """Yield the labels of annealed runs. Temperatures are relative to the kernels' total weight."""
     start = torch.softmax(-E.unary, -1)
     noise = torch.randn(E.unary.shape, generator=torch.Generator().manual_seed(0))
     plans: list[tuple[type[Entropy] | type[SquaredL2], Geometric, Tensor]] = [
@@ -149,7 +149,7 @@ def long_runs(E: Energy, total: float) -> Iterator[Tensor]:
 
 
 def falling(E: Energy, counts: list[int]) -> dict[int, float]:
-    """Annealing alone, in the units of the unary: entropy with a weight from 0.5 to 0.1 in as many steps."""
+    """Energies by step count of annealing alone: entropy weight from 0.5 to 0.1, not relative to P."""
     found = {}
     for count in counts:
         x, plan = torch.softmax(-E.unary, -1), Geometric(0.5, 0.1, count)
@@ -160,7 +160,7 @@ def falling(E: Energy, counts: list[int]) -> dict[int, float]:
 
 
 def solved(E: Energy) -> Energies:
-    """The energies of each solver's labels by applications of P."""
+    """The energies of each solver's labels, by number of applications of P."""
     start = torch.softmax(-E.unary, -1)
     found: Energies = {}
     for name in PAPER:
@@ -199,7 +199,7 @@ Results = dict[str, dict[str, dict[str, Any]]]  # by weights and scene
 
 
 def closed(one: dict[str, Any], solver: str, count: int) -> float:
-    """The part of the way that is done, in percent."""
+    """The closed part of the energy gap, in percent."""
     return 100 * (one["start"] - one["solvers"][solver][count]) / (one["start"] - one["best"])
 
 
@@ -208,7 +208,7 @@ def tables(results: Results) -> None:
         scenes = list(by_scene.values())
         solvers = list(scenes[0]["solvers"])
         counts = [3, 5, 10, 20]
-        print(f"\n### Weights {weights}: percent of the way, mean (least) over {len(scenes)} images\n")
+        print(f"\n### Weights {weights}: percent of the gap closed, mean (least) over {len(scenes)} images\n")
         rows = []
         for solver in solvers:
             each = [[closed(one, solver, count) for one in scenes] for count in counts]
@@ -229,7 +229,7 @@ def tables(results: Results) -> None:
             cells = (f"{n} of {len(scenes)} ({m:+.2f})" for n, m in zip(above, further, strict=True))
             rows.append([str(count), *cells])
         print(
-            "\nImages on which anneal-fw ends above a solver after 20 steps (and by how much it is ahead):\n"
+            "\nImages on which anneal-fw ends above a solver after 20 steps (and its mean lead in percent):\n"
         )
         print(table(["applications", *PAPER], rows))
 
@@ -237,7 +237,7 @@ def tables(results: Results) -> None:
 def run(plan: Plan) -> dict[str, object]:
     """Measure, print, and return everything."""
     if not (data() / "voc2012/val/logits_deeplabv3").exists():
-        print(f"\nleft out: no data in {data()}; set FWCRF_DATA to the folder with voc2012, camvid, examples")
+        print(f"\nskipped: no data in {data()}; set FWCRF_DATA to the folder with voc2012, camvid, examples")
         return {}
     results: Results = {
         name: {label: measured(scene(kind, label), weights) for kind, label in held_out()}

@@ -1,6 +1,6 @@
-"""The memory's speed, by a triad a = b + s c over arrays far larger than any cache.
+"""Memory bandwidth of a triad a = b + s c over arrays far larger than any cache.
 
-Bytes are counted as in STREAM: two arrays read, one written, nothing for fetching what is overwritten.
+Bytes are counted as in STREAM: two arrays read, one written, without the write-allocate reads.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ FLOATS = 32 << 20  # per array: 128 MB
 
 
 def triad() -> tuple[Callable[[], Work], int]:
-    """The work, and the bytes it moves."""
+    """A function that prepares the triad, and the bytes that the triad moves."""
     a, b, c = (torch.ones(FLOATS) for _ in range(3))
     return lambda: lambda: torch.add(b, c, alpha=3.0, out=a), 3 * 4 * FLOATS
 
 
 def gigabytes_per_second(plan: Plan) -> dict[int, float]:
-    """The most in any round, by threads."""
+    """The largest bandwidth of any round, by number of threads."""
     prepare, moved = triad()
     cases = [Case("triad", prepare, threads=count) for count in plan.threads]
     found = spreads(measure(cases, plan.rounds), scale=1.0)

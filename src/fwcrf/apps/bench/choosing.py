@@ -1,7 +1,7 @@
-"""What the choice of a solver changes: labels and time after training, gradients while training.
+"""Effects of the choice of a solver: labels and time after training, gradients in training.
 
-Settings of kernels are set by hand, and the same for all solvers. Images are of the second half of the VOC
-list, and all the frames of CamVid that come with scores.
+The kernel settings are chosen by hand and equal for all solvers. The images are from the second half of the
+VOC list, and all frames of CamVid with stored scores.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VOC_IMAGES = 16
 
 
 class DataSet(NamedTuple):
-    """What is fixed for a data set."""
+    """Constants of a data set."""
 
     num_labels: int
     ignored: int
@@ -40,7 +40,7 @@ SETS = {
     "voc": DataSet(21, 255, [Spatial(3, weight=3.0), Bilateral(50, 5, weight=5.0)], []),
     "camvid": DataSet(11, 11, [Spatial(3, weight=1.0), Bilateral(30, 5, weight=2.0)], [2, 6, 9]),
 }
-# By the name shown: solver, number of steps, rounding.
+# By displayed name: solver, number of steps, rounding.
 WAYS = {
     "`mf`, 10 steps": ("mf", 10, "nearest"),
     "`fw`, 10 steps": ("fw", 10, "nearest"),
@@ -53,7 +53,7 @@ WAYS = {
 
 
 def scenes(kind: str) -> Iterator[tuple[Scene, Tensor]]:
-    """Images and scores, with the true labels."""
+    """Yield images with scores, and their true labels."""
     if kind == "voc":
         names = (data() / "voc2012/val.txt").read_text().split()
         names = names[len(names) // 2 :][:: len(names) // 2 // VOC_IMAGES][:VOC_IMAGES]
@@ -68,7 +68,7 @@ def scenes(kind: str) -> Iterator[tuple[Scene, Tensor]]:
 
 @torch.no_grad()
 def after_training(kind: str) -> dict[str, dict[str, float]]:
-    """What each way makes of the scores: mean IoU, accuracy, energy over that of the scores, seconds."""
+    """Mean IoU, accuracy, energy per pixel minus that of the scores' labels, and seconds, by way."""
     chosen = SETS[kind]
     counts = {way: Confusion(chosen.num_labels, chosen.ignored) for way in ["scores alone", *WAYS]}
     lowered, seconds = dict.fromkeys(counts, 0.0), dict.fromkeys(counts, 0.0)
@@ -102,7 +102,7 @@ def after_training(kind: str) -> dict[str, dict[str, float]]:
 
 
 def while_training(kind: str = "voc", count: int = 3) -> dict[str, dict[str, float]]:
-    """Seconds forward and backward of five steps, and the share of pixels whose logits get a gradient."""
+    """Seconds of forward and backward with five steps, and percent of pixels with a non-zero gradient."""
     found: dict[str, dict[str, float]] = {}
     examples = [next_ for next_, _ in zip(scenes(kind), range(count), strict=False)]
     for solver in ("fw", "l2fw", "efw", "mf"):
@@ -131,7 +131,7 @@ def while_training(kind: str = "voc", count: int = 3) -> dict[str, dict[str, flo
 def run(plan: Plan) -> dict[str, object]:
     """Measure, print, and return everything."""
     if not (data() / "voc2012/val/logits_deeplabv3").exists():
-        print(f"\nleft out: no data in {data()}; set FWCRF_DATA to the folder with voc2012 and camvid")
+        print(f"\nskipped: no data in {data()}; set FWCRF_DATA to the folder with voc2012 and camvid")
         return {}
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -1,6 +1,6 @@
-"""Ratios of a run against stored ones: only ratios within one run mean anything on another day.
+"""Ratios of a run compared with stored ratios: absolute times are not comparable between days.
 
-A stored file holds ratios of full and of quick runs apart, because they look at different pictures.
+A stored file keeps ratios of full and of quick runs separately, because their pictures differ.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class Change:
 
     @property
     def share(self) -> float:
-        """Below 1 where it got worse: a ratio is the others' time over ours."""
+        """New ratio divided by the stored one. Below 1 is worse: a ratio is the peer's time / ours."""
         return self.now / self.before
 
 
 def changes(before: Mapping[str, float], now: Mapping[str, float]) -> list[Change]:
-    """Of the ratios that both have, the worst first."""
+    """The changes of the ratios in both mappings, the worst first."""
     both = (Change(what, before[what], now[what]) for what in now if what in before)
     return sorted(both, key=lambda change: change.share)
 
 
 def regressions(found: list[Change], tolerance: float) -> list[Change]:
-    """Those that fell by more than ``tolerance`` of what they were."""
+    """The changes by a relative decrease of more than ``tolerance``."""
     return [change for change in found if change.share < 1 - tolerance]
 
 
@@ -57,7 +57,7 @@ def load(path: Path, quick: bool) -> Ratios:
 
 
 def store(path: Path, quick: bool, ratios: Mapping[str, float]) -> None:
-    """Put ratios into a file, whole or not at all; others that it holds stay."""
+    """Add ratios to a file atomically, keeping its other ratios."""
     stored = json.loads(path.read_text()) if path.exists() else {}
     kind = stored.setdefault("quick" if quick else "full", {})
     kind.update({what: round(value, 3) for what, value in ratios.items()})

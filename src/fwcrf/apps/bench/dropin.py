@@ -1,4 +1,4 @@
-"""The same program on pydensecrf and on its drop-in: model, two kernels, ten steps, result as an array."""
+"""One program run with pydensecrf and with the drop-in: model, two kernels, ten steps, marginals."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ STEPS = 10
 
 
 def penalties(labels: int) -> np.ndarray:
-    """7 to 10 between two labels, the more the further apart they are."""
+    """A compatibility matrix: 0 on the diagonal, 7 to 10 elsewhere, increasing with |i - j|."""
     apart = np.abs(np.subtract.outer(np.arange(labels), np.arange(labels)))
     return np.where(apart, 7 + 3 * apart / labels, 0).astype(np.float32)
 
 
-# Labels, and what neighbours of one colour pay for having different ones.
+# Number of labels, and compatibility of the bilateral kernel.
 MODELS: dict[str, tuple[int, float | np.ndarray]] = {
     "21 labels": (21, 10),
     "2 labels": (2, 10),
@@ -31,7 +31,7 @@ MODELS: dict[str, tuple[int, float | np.ndarray]] = {
 
 
 def program(dcrf: ModuleType, image: np.ndarray, unary: np.ndarray, compat: float | np.ndarray) -> np.ndarray:
-    """Marginals with the other settings of pydensecrf's own example."""
+    """Marginals with the settings of pydensecrf's own example, except ``compat``."""
     height, width = image.shape[:2]
     crf = dcrf.DenseCRF2D(width, height, len(unary))
     crf.setUnaryEnergy(unary)

@@ -1,9 +1,9 @@
-"""Energy against time: how soon each solver's labels come close to the best known.
+"""Energy over time: the time until each solver's labels come close to the best known energy.
 
-Times are measured, set-up included, in units of one inference of ten steps of mean field by pydensecrf (where
-it is installed, else by us) on the same image and in the same run. *Close* is one hundredth of the way from
-the energy of the network's own labels to the best known: the best of all runs here and of long annealed ones
-followed by descent. The kernels are the default ones, with the weights of ``refine`` and with larger ones.
+Times include set-up. Their unit is one inference of ten mean-field steps by pydensecrf (by fwcrf if it is not
+installed) on the same image in the same run. *Close* leaves one hundredth of the gap between the energy of
+the network's labels and the best known energy: the lowest of all runs here and of long annealed runs followed
+by descent. The kernels are the default ones, with the weights of ``refine`` and with larger weights.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from fwcrf.solvers import Solver, get, minimize, names
 
 WEIGHTS = {"1, 1": (1.0, 1.0), "3, 10": (3.0, 10.0)}  # spatial, bilateral
 FEW, STEPS = 5, 20
-LEFT_OUT = ("cccp-qp1",)  # each of its steps solves a problem of its own, and takes as long as all others
-PLANNED = ("anneal-fw", (3, 5, 8, 12, 20))  # has to know its number of steps
+LEFT_OUT = ("cccp-qp1",)  # a quadratic program per step, as slow as all other solvers together
+PLANNED = ("anneal-fw", (3, 5, 8, 12, 20))  # its schedule depends on the number of steps
 QUICK = ("mf", "fw", "l2fw", "efw", "pgd", "fista", "emd")
 CLOSE = 0.01
 THREADS = 2
@@ -35,7 +35,7 @@ Curve = list[tuple[int, float, float]]  # steps, seconds since the start, energy
 
 
 class Run:
-    """A solver on an energy, as a program would run it: nothing looks at the iterates while it is timed."""
+    """A solver on an energy. The timed runs have no callback, as in normal use."""
 
     def __init__(self, E: Energy, name: str, steps: int) -> None:
         self.E = E
@@ -48,7 +48,7 @@ class Run:
 
     @torch.no_grad()
     def energies(self) -> list[float]:
-        """Of the labels of each iterate; not timed."""
+        """Energies of the labels of each iterate; not timed."""
         found: list[float] = []
 
         def look(k: int, x: Tensor) -> None:
@@ -58,13 +58,13 @@ class Run:
         return found
 
     def curve(self, few: float, all_: float) -> Curve:
-        """Steps cost the same, so that two lengths, ``FEW`` and all, tell the time of any."""
+        """(step, seconds, energy) of each step. Seconds are linear between runs of ``FEW`` and all steps."""
         each = max(0.0, all_ - few) / (self.steps - FEW)
         return [(k, max(0.0, all_ - (self.steps - k) * each), e) for k, e in enumerate(self.energies())]
 
 
 def scenes(plan: Plan) -> list[Scene]:
-    """Real scores where they are at hand, else those of an imaginary network."""
+    """Images with the scores of a real network, or with synthetic scores if the data is missing."""
     if (pictures.data() / "voc2012/val/logits_deeplabv3").exists():
         found = [(kind, name) for kind, name in anneal.held_out() if kind == "voc"]
         return [anneal.scene(*which) for which in found[: 1 if plan.quick else 3]]
@@ -74,7 +74,7 @@ def scenes(plan: Plan) -> list[Scene]:
 
 
 def measured(scene: Scene, weights: tuple[float, float], plan: Plan) -> dict[str, object]:
-    """Curves of all solvers, the unit of time, and the energies at both ends of the way."""
+    """Curves of all solvers, the unit of time, and the start and best energies."""
     E = anneal.energy(scene, weights)
     planned, counts = PLANNED
     wanted = QUICK if plan.quick else [name for name in names() if name not in LEFT_OUT]
@@ -96,7 +96,7 @@ def measured(scene: Scene, weights: tuple[float, float], plan: Plan) -> dict[str
         cases.append(Case("unit", lambda: peers.ours(image, unary, 10), threads=THREADS))
     times = {name: min(each) for (_, name, _), each in measure(cases, plan.rounds).items()}
     curves = {name: run.curve(times[f"{name} {FEW}"], times[f"{name} {STEPS}"]) for name, run in runs.items()}
-    # Only the last iterate of a planned run is meant to be good.
+    # The schedule of anneal-fw ends at its last step, so only that step's energy counts.
     curves[planned] = [(k, times[f"{planned} {k}"], run.energies()[-1]) for k, run in plans.items()]
     setup = times["set-up"]
     curves = {name: [(k, setup + t, e) for k, t, e in curve] for name, curve in curves.items()}
@@ -107,7 +107,7 @@ def measured(scene: Scene, weights: tuple[float, float], plan: Plan) -> dict[str
 
 @torch.no_grad()
 def best_known(E: Energy, total: float, plan: Plan) -> float:
-    """By long runs, each followed by descent."""
+    """The lowest energy of long runs, each followed by descent."""
     if plan.quick:
         ends = [minimize(E, get("anneal-fw", steps=20), num_steps=20).labels]
     else:
@@ -116,12 +116,12 @@ def best_known(E: Energy, total: float, plan: Plan) -> float:
 
 
 def left(one: dict[str, Any], energy: float) -> float:
-    """The part of the way that is still to go."""
+    """The remaining fraction of the energy gap."""
     return (energy - one["best"]) / max(one["start"] - one["best"], 1e-12)
 
 
 def reached(one: dict[str, Any], solver: str) -> tuple[float, int] | None:
-    """Units of time, and steps, until the solver is close; None if it never is."""
+    """Time (in units) and steps until the solver is close. None if it never is."""
     for k, seconds, energy in one["curves"][solver]:
         if left(one, energy) <= CLOSE:
             return seconds / one["unit"], k
@@ -137,7 +137,7 @@ def run(plan: Plan) -> dict[str, object]:
     unit = "pydensecrf" if peer.dcrf else "our mf"
     for name, by_scene in results.items():
         print(
-            f"\n### Weights {name}: until within {CLOSE:.0%} of the best energy known, in inferences of ten "
+            f"\n### Weights {name}: time until {CLOSE:.0%} of the gap remains, in inferences of ten "
             f"steps by {unit}; {len(by_scene)} images, {THREADS} threads\n"
         )
         print(
@@ -147,7 +147,7 @@ def run(plan: Plan) -> dict[str, object]:
 
 
 def lines(by_scene: dict[str, dict[str, Any]]) -> list[list[str]]:
-    """A line per solver, the soonest first."""
+    """A table row per solver, the fastest first."""
     ones = list(by_scene.values())
     rows = []
     for solver in ones[0]["curves"]:

@@ -1,7 +1,7 @@
-"""Time of a Euclidean Frank-Wolfe step on a large grid, beside the same step in plain torch.
+"""Time of a Euclidean Frank-Wolfe step on a large grid, compared with the same step in plain torch.
 
-The step is x <- the point of the simplices nearest to -(P x + u), for a Potts model with a weight per edge.
-In torch it is two gathers, two ``index_add`` and a projection by sorting, as one would write it.
+The step is the projection of -(P x + u) onto the simplices, for a Potts model with a weight per edge.
+The plain version is two gathers, two ``index_add`` and a projection by sorting.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def model(side: int, labels: int) -> SparseMRF:
 
 
 def plain_step(x: Tensor, unary: Tensor, i: Tensor, j: Tensor, weight: Tensor) -> Tensor:
-    """The step in torch."""
+    """The next x, in plain torch."""
     y = torch.zeros_like(x).index_add_(0, i, weight * x[j]).index_add_(0, j, weight * x[i])
     v = -(unary + y.sum(-1, keepdim=True) - y)
     descending = v.sort(-1, descending=True).values
@@ -42,7 +42,7 @@ def plain_step(x: Tensor, unary: Tensor, i: Tensor, j: Tensor, weight: Tensor) -
 
 
 def measure(rounds: int, side: int, labels: int, steps: int) -> dict[str, float]:
-    """Seconds per step: of a whole run of ours, and of single steps in torch; the least of some rounds."""
+    """Least seconds per step over the rounds: of our complete run, and of single steps in torch."""
     mrf = model(side, labels)
     E, x0 = mrf.energy(), softmax(mrf.unary, -1.0)
     i, j = (end.contiguous() for end in mrf.edges.unbind(-1))

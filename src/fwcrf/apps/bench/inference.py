@@ -1,9 +1,9 @@
-"""Whole inferences, from image and scores to labels and probabilities, beside those of other libraries.
+"""Complete inferences, from image and scores to labels and probabilities, compared with pydensecrf.
 
-Everything is inside the clock: features, lattices, normalization, steps, and the way from and to the layout
-of the arrays. All get the same arrays, labels first. The time of a single step is the difference of ten and
-five of them over five; its *share of the memory's speed* takes for granted that a step reads x, the unary and
-the lattice's table, and writes x, each once.
+Times include features, lattices, normalization, steps, and the conversion of array layouts. Both libraries
+get the same arrays, labels first. The time of one step is the difference of ten and five steps, divided by
+five. Its *share of the memory's speed* assumes that a step reads x, the unary and the lattice's table once,
+and writes x once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run(plan: Plan) -> dict[str, object]:
 
 
 def ordinary(plan: Plan) -> tuple[Times, list[Row]]:
-    """500 x 375 pixels and 21 labels, over all pictures, beside pydensecrf."""
+    """Times and rows for 500 x 375 pixels and 21 labels, over all pictures."""
     cases = []
     for picture in pictures.names(2 if plan.quick else None):
         image = pictures.named(picture)
@@ -69,13 +69,13 @@ def ordinary(plan: Plan) -> tuple[Times, list[Row]]:
 
 
 def _scores(picture: str, image: np.ndarray) -> dict[str, np.ndarray]:
-    """Unary energies, ``(labels, n)``: random ones, and those of a network, few of whose labels are close."""
+    """Unary energies ``(labels, n)``: random, and of a network, where few labels are close."""
     network = -pictures.network_scores(picture).reshape(LABELS, -1)
     return {"": peer.unary(image, LABELS), NETWORK: np.ascontiguousarray(network)}
 
 
 def of_bandwidth(times: Times, plan: Plan) -> dict[tuple[str, int], dict[str, float]]:
-    """What one step takes, and how much of the memory's speed that is."""
+    """Milliseconds of one step, and its fraction of the memory bandwidth."""
     triad = bandwidth.gigabytes_per_second(plan.at_most(5))
     n = pictures.WIDTH * pictures.HEIGHT
     moved = 3 * 4 * n * LABELS + n * 6 * (4 + 4)  # x, unary, new x; corner and weight of six vertices

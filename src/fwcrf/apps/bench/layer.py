@@ -1,10 +1,10 @@
-"""Time and memory of the layer, forward and backward, beside one inference of pydensecrf in the same run.
+"""Time and memory of the layer, forward and backward, compared with one inference of pydensecrf.
 
 Five steps of ``l2fw`` with learnable kernel weights, 500 x 375 pixels, 21 labels, gradients to the logits.
 pydensecrf has no backward pass; its inference of five steps (both kernels, set-up included) is the unit.
-crfasrnn_pytorch, the layer people use on the CPU, takes about three of these for forward and backward, so
-that three units over our time stand for the speed-up over it. Both passes are timed apart: the target for
-backward is at most 2.5 times forward.
+crfasrnn_pytorch, the common layer on the CPU, takes about three units for forward and backward, so three
+units divided by our time estimate the speed-up over it. Forward and backward are also timed separately: the
+target for backward is at most 2.5 times forward.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fwcrf.apps.bench.timing import Case, Plan, Times, measure
 
 LABELS, STEPS = 21, 5
 BATCHES = (1, 4)
-# pydensecrf inferences that crfasrnn_pytorch takes for forward and backward.
+# Forward and backward of crfasrnn_pytorch, in pydensecrf inferences.
 STAND_IN = 3.0
 TARGETS = {1: 6.0, 2: 10.0}
 SETTINGS: dict[str, dict[str, object]] = {
@@ -43,13 +43,13 @@ SETTINGS: dict[str, dict[str, object]] = {
     "checkpoint": {"solver": "l2fw", "learnable": ("weights",), "gradient": "checkpoint"},
     "bandwidths": {"solver": "l2fw", "learnable": ("bandwidths",)},
 }  # fmt: skip
-ALWAYS = ("l2fw", "l2fw, a network's scores", "mf")  # the others are timed for one image
+ALWAYS = ("l2fw", "l2fw, a network's scores", "mf")  # the remaining settings are timed for batches of one
 
 
 def prepared(
     setting: str, image: np.ndarray, batch: int, network: np.ndarray | None = None
 ) -> Callable[[], tuple[float, float]]:
-    """Seconds of a forward and of a backward pass."""
+    """A function that returns the seconds of a forward and of a backward pass."""
     layer = DenseCRF(LABELS, num_steps=STEPS, **SETTINGS[setting])  # type: ignore[arg-type]
     height, width = image.shape[:2]
     pixels = torch.from_numpy(image).permute(2, 0, 1).expand(batch, -1, -1, -1).float().contiguous()
@@ -72,7 +72,7 @@ def prepared(
 
 
 class Passes:
-    """The work of a case, which notes how long each pass took."""
+    """The work of a case. ``times`` records the seconds of each forward and backward pass."""
 
     def __init__(self, setting: str, picture: str, batch: int) -> None:
         self.passes: Callable[[], tuple[float, float]] = prepared(
@@ -85,7 +85,7 @@ class Passes:
 
 
 def measured(picture: str, plan: Plan) -> tuple[Times, dict[tuple[str, int], dict[str, float]]]:
-    """Seconds of all cases, per image; and of each pass apart, the least in milliseconds."""
+    """Seconds per image of all cases, and the least milliseconds of forward and of backward."""
     image = pictures.named(picture)
     names = [(s, b) for s in SETTINGS for b in BATCHES if (b == 1 and not plan.quick) or s in ALWAYS]
     works = {(s, b, t): Passes(s, picture, b) for s, b in names for t in plan.threads}
@@ -115,7 +115,7 @@ def run(plan: Plan) -> dict[str, object]:
     wanted = [Compared(f"layer, forward and backward per image, {c}", c, {unit: "pydensecrf"}) for c in cases]
     rows = assemble(spreads(times), wanted, plan.threads)
     print_rows(f"Layer, {STEPS} steps, {LABELS} labels", rows)
-    print(f"\n### In pydensecrf inferences, crfasrnn_pytorch taking {STAND_IN:g} of them (a stand-in)\n")
+    print(f"\n### Speed-up over crfasrnn_pytorch, estimated as {STAND_IN:g} pydensecrf inferences\n")
     head = ["setting", "threads", "forward, ms", "backward, ms", "backward / forward", "speed-up", "target"]
     print(table(head, _passes(rows, passes, unit)))
     held_ = {} if plan.quick else {s: held(s, pictures.names()[0], max(plan.threads)) / 1e6 for s in SETTINGS}
@@ -143,13 +143,13 @@ def _plain(passes: dict) -> dict[str, dict[str, dict[str, float]]]:
 
 
 def held(setting: str, picture: str, threads: int) -> int:
-    """Peak extra bytes, in a fresh process."""
+    """Peak extra bytes, measured in a new process."""
     command = [sys.executable, "-m", "fwcrf.apps.bench.layer", setting, picture, str(threads)]
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="One measurement of memory, in bytes; run by the others.")
+    parser = argparse.ArgumentParser(description="Measure memory once, in bytes; called by the benchmark.")
     parser.add_argument("setting", choices=list(SETTINGS))
     parser.add_argument("picture")
     parser.add_argument("threads", type=int)

@@ -1,4 +1,4 @@
-"""Labels and lower bounds of the linear relaxations, on models of the UAI competition with known optimum."""
+"""Labels and lower bounds of the linear relaxations on UAI competition models with known optimum."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from fwcrf.apps.bench.report import table
 from fwcrf.apps.bench.timing import Plan
 from fwcrf.graphs import SparseMRF
 
-# Steps and settings; those of the local polytope solve a linear program in each step.
+# Steps and settings. lp-bethe, lp-trw and lp-rho solve a linear program over the local polytope per step.
 SOLVERS: dict[str, tuple[int, dict[str, Any]]] = {
     "lp-meshi": (500, {}),
     "lp-bethe": (20, {}),
     "lp-trw": (20, {}),
     "lp-rho": (20, {}),
 }
-# With more labels than that, such a program has a quarter of a million variables and takes minutes.
+# With more labels, such a program has a quarter of a million variables and takes minutes.
 FEW_LABELS = 5
 
 Row = dict[str, float]
@@ -39,7 +39,7 @@ def instance(name: str) -> SparseMRF:
 
 
 def measure(model: SparseMRF, best: float, solver: str, steps: int, settings: dict[str, Any]) -> Row:
-    """How far labels and bound are from the best energy, in percent of it, and how long it took."""
+    """Distance of labels and bound from the best energy in percent of it, and seconds."""
     start = perf_counter()
     found = model.solve(solver, steps, "bcd", **settings)
     far = 100 / abs(best)
@@ -64,7 +64,7 @@ def run(plan: Plan, names: list[str] | None = None) -> dict[str, object]:
                 continue
             row = results[name][solver] = measure(model, best, solver, steps, settings)
             print(name, solver, {key: f"{value:.4g}" for key, value in row.items()}, flush=True)
-    print("\n### Labels above the best, nearest (descent); bound below it; in percent. Seconds.\n")
+    print("\n### Energy of the labels above the best, nearest (bcd), and bound below the best, in percent\n")
     rows = [
         [
             f"{name}, {solver}",

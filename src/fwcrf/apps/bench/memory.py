@@ -1,7 +1,7 @@
-"""Peak memory of a whole inference of five steps, beside other libraries.
+"""Peak memory of a complete inference of five steps, compared with other libraries.
 
-Each figure comes from a process of its own: what it holds after imports, inputs and a small rehearsal
-(which loads code and starts threads) is subtracted from the most it holds afterwards.
+Each figure comes from a new process: the peak, minus the memory in use after imports, inputs and a small
+warm-up inference, which loads code and starts threads.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ STEPS = 5
 
 
 def prepared(who: str, image: np.ndarray, labels: int) -> Work:
-    """The work on an image, with its inputs already there."""
+    """The inference of a library on an image, with its inputs allocated."""
     unary = peer.unary(image, labels)
     inference = peers.ours if who == "fwcrf" else peers.available()[who].inference
     return inference(image, unary, STEPS)
 
 
 def growth(who: str, image: np.ndarray, labels: int) -> int:
-    """Bytes by which the peak of this process exceeds what it holds before the work."""
+    """Peak extra bytes of an inference in this process."""
     return extra(lambda i: prepared(who, i, labels), image)
 
 
 def extra(prepare: Callable[[np.ndarray], Callable[[], object]], image: np.ndarray) -> int:
-    """Bytes by which the peak of this process exceeds what it holds before the work on an image."""
+    """Peak memory of this process during the work on an image, minus its memory before, in bytes."""
     prepare(image[:40, :50].copy())()
     work = prepare(image)
     before = _held()
@@ -65,7 +65,7 @@ def run(plan: Plan) -> dict[str, object]:
         who: plan.threads if each.threads else (None,) for who, each in peers.available().items()
     }
     for who, counts in everyone.items():
-        # Those that take seconds are looked at on one picture.
+        # Libraries that take seconds are measured on one picture.
         for name in names if who in ("fwcrf", "pydensecrf") else names[:1]:
             for count in counts:
                 megabytes = measure(who, name, *size, count or 1) / 1e6
@@ -83,7 +83,7 @@ def _held() -> int:
 
 
 def _forget_peak() -> None:
-    """Let the kernel count the peak anew: importing may have gone higher than the work will."""
+    """Reset the kernel's peak counter: the peak during imports may exceed the peak of the work."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
@@ -93,7 +93,7 @@ def _peak() -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="One measurement, in bytes; run by the others.")
+    parser = argparse.ArgumentParser(description="Measure memory once, in bytes; called by the benchmark.")
     parser.add_argument("who", choices=["fwcrf", *peers.available()])
     parser.add_argument("picture")
     for name in ("width", "height", "labels", "threads"):

@@ -1,7 +1,7 @@
-"""Time of the two common oracles, beside entmax's sparsemax, torch's softmax and one lattice filter.
+"""Time of the two common oracles, compared with entmax's sparsemax, torch's softmax and one lattice filter.
 
-*Flat* and *peaked* scores are normal numbers of deviation 1 and 5. *Classifier* scores have one label
-well ahead in most places and a rival along the borders between regions, as a network's have.
+*Flat* and *peaked* scores are normal numbers of deviation 1 and 5. *Classifier* scores resemble a
+network's: one label far ahead in most places, and a second one near borders between regions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ COMPARED = [
 
 
 def scores() -> dict[str, Tensor]:
-    """Named arrays of one row of scores per pixel."""
+    """Arrays of scores ``(pixels, labels)``, by kind."""
     generator = torch.Generator().manual_seed(0)
     flat = torch.randn(HEIGHT * WIDTH, LABELS, generator=generator)
     y, x = torch.meshgrid(torch.linspace(0, 4, HEIGHT), torch.linspace(0, 5, WIDTH), indexing="ij")

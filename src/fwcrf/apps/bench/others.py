@@ -1,4 +1,4 @@
-"""Whole inferences beside all libraries but pydensecrf, on one picture: they take seconds."""
+"""Complete inferences compared with all peers except pydensecrf, on one picture: each takes seconds."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def run(plan: Plan) -> dict[str, object]:
     rows = assemble(times, [Compared(what, "ours", {who: who for who in found})], plan.threads)
     print_rows("Other libraries", rows)
     notes = {who: each.note for who, each in found.items()}
-    print("\n" + table(["library", "what it does"], list(notes.items())))
+    print("\n" + table(["library", "method"], list(notes.items())))
     return {"rows": rows, "notes": notes}

@@ -1,4 +1,4 @@
-"""pydensecrf, the library people use today, where it is installed."""
+"""Calls of pydensecrf, the reference library; ``dcrf`` is None if it is not installed."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ try:
 except ImportError:
     dcrf = None
 
-# Keeps the changes it makes to the log-odds near 1, where float32 resolves them best.
+# Potts weights that keep changes of the log-odds near 1, for float32 accuracy.
 _WEIGHT = {"none": 1 / 3000, "symmetric": 1.0}
 
 
 def filtered(features: Tensor, x: Tensor, normalization: str) -> Tensor:
     """K x by pydensecrf, for x of shape ``(n, channels)`` within -1..1.
 
-    It has no call for a filter, so K x is read off one step of its mean field. A channel becomes a
+    pydensecrf has no filter function, so K x is computed from one mean-field step. A channel becomes a
     problem of two labels with probabilities (1 + x/2)/2 and (1 - x/2)/2: after one step with Potts
     weight w the log-odds have moved by w K x / 2.
     """

@@ -1,8 +1,8 @@
-"""Other libraries for the same job, those that can be imported: one whole inference of each.
+"""Complete inferences by peer libraries, if they can be imported.
 
-None is needed. pydensecrf (from PyPI as pydensecrf2) and crfseg install with pip; crfasrnn_pytorch, MONAI
-with its native code and ConvCRF are used where they were built from source. Each gets the bandwidths and the
-number of steps that the others get; what it does otherwise is said in its note.
+None is required. pydensecrf (pydensecrf2 on PyPI) and crfseg install with pip; crfasrnn_pytorch, MONAI with
+its native code and ConvCRF have to be built from source. All get the same bandwidths and number of steps,
+as far as they have these settings; ``note`` names the differences.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fwcrf.solvers import minimize
 
 XY, COLOR, SPATIAL = 80.0, 13.0, 3.0
 
-# Of an image (H, W, 3) of uint8, unary energies (L, H * W) and a number of steps.
+# Arguments: image (H, W, 3) of uint8, unary energies (L, H * W), number of steps.
 Inference = Callable[[np.ndarray, np.ndarray, int], Work]
 
 
@@ -35,11 +35,11 @@ Inference = Callable[[np.ndarray, np.ndarray, int], Work]
 class Peer:
     inference: Inference
     note: str
-    threads: bool  # whether a second one is of use
+    threads: bool  # True if it uses several threads
 
 
 def available() -> dict[str, Peer]:
-    """By name, those that are installed, and a stand-in for those that are not."""
+    """The installed peers by name, and the stand-in in plain torch."""
     found: dict[str, Peer] = {}
     for name, make in _MAKERS.items():
         try:
@@ -52,7 +52,7 @@ def available() -> dict[str, Peer]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Some set up logging for the whole program when they are imported."""
+    """Restore the logging handlers after the block: some libraries replace them on import."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     try:
@@ -104,7 +104,7 @@ def _crfseg() -> Peer:
         layer = CRF(n_spatial_dims=2, n_iter=steps, returns="proba", smoothness_theta=SPATIAL)
         return _module(lambda picture, logits: layer(logits))(image, unary)
 
-    return Peer(inference, "a spatial kernel in a window of 11 pixels: it never sees the image", threads=True)
+    return Peer(inference, "a spatial kernel in a window of 11 pixels; ignores the image", threads=True)
 
 
 def _crfasrnn() -> Peer:
@@ -131,7 +131,7 @@ def _monai() -> Peer:
         )
         return _module(lambda picture, logits: layer(logits, picture))(image, unary)
 
-    return Peer(inference, "mean field; both lattices are built anew in every step", threads=True)
+    return Peer(inference, "mean field; rebuilds both lattices in every step", threads=True)
 
 
 def _convcrf() -> Peer:
@@ -145,7 +145,7 @@ def _convcrf() -> Peer:
 
 
 def _plain_torch() -> Peer:
-    """No library of anyone's: what a lattice in plain torch takes on a CPU."""
+    """A stand-in for torch libraries: our lattice in plain torch on the CPU."""
 
     def inference(image: np.ndarray, unary: np.ndarray, steps: int) -> Work:
         values, shape = pixels(image)
@@ -160,7 +160,7 @@ def _plain_torch() -> Peer:
 
         return work
 
-    return Peer(inference, "nobody's library: our lattice in plain torch, for both kernels", threads=True)
+    return Peer(inference, "not a library: our lattice in plain torch, for both kernels", threads=True)
 
 
 _MAKERS: dict[str, Callable[[], Peer]] = {
@@ -174,7 +174,7 @@ _MAKERS: dict[str, Callable[[], Peer]] = {
 
 
 def ours(image: np.ndarray, unary: np.ndarray, steps: int, solver: str = "mf") -> Work:
-    """``refine`` from the same arrays, with labels and probabilities for an answer."""
+    """``refine`` on the same arrays, returning labels and probabilities."""
     from fwcrf import refine
 
     picture, logits = tensors(image, unary)

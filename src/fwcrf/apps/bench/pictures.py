@@ -1,4 +1,4 @@
-"""The photographs that everything is measured on."""
+"""Test images of the benchmarks, and scores for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import skimage.data
 from PIL import Image
 
 WIDTH, HEIGHT = 500, 375
-_OTHERS = ["astronaut", "coffee", "rocket", "immunohistochemistry", "hubble_deep_field"]
+_SKIMAGE = ["astronaut", "coffee", "rocket", "immunohistochemistry", "hubble_deep_field"]
 
 
 def photograph(name: str) -> np.ndarray:
@@ -19,7 +19,7 @@ def photograph(name: str) -> np.ndarray:
 
 
 def resized(image: np.ndarray, width: int, height: int) -> np.ndarray:
-    # A copy: pydensecrf refuses the read-only memory of an Image.
+    # Copied: pydensecrf rejects the read-only memory of an Image.
     return np.array(Image.fromarray(image).resize((width, height), Image.Resampling.LANCZOS))
 
 
@@ -30,14 +30,14 @@ def crop(image: np.ndarray) -> np.ndarray:
 
 
 def names(most: int | None = None) -> list[str]:
-    """A smooth photograph and five ordinary ones: of PASCAL VOC, or else of scikit-image; or the first few.
+    """The first ``most`` of a smooth photograph and five ordinary ones of PASCAL VOC or scikit-image.
 
-    A smooth one touches few lattice cells and flatters every lattice. Those of scikit-image have to be
-    resized, which smooths them too.
+    A smooth photograph occupies few lattice cells, which favours every lattice. The scikit-image
+    photographs, used without VOC, are smoothed too, by resizing.
     """
     sized = (path for path in sorted(_voc().glob("*.jpg")) if _size(path) == (WIDTH, HEIGHT))
     ordinary = [path.stem for path, _ in zip(sized, range(5), strict=False)]
-    return ["chelsea", *(ordinary if len(ordinary) == 5 else _OTHERS)][:most]
+    return ["chelsea", *(ordinary if len(ordinary) == 5 else _SKIMAGE)][:most]
 
 
 def named(name: str, width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
@@ -50,7 +50,7 @@ def named(name: str, width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
 
 
 def volume(side: int) -> np.ndarray:
-    """Grey balls in noise, ``(side, side, side)`` of float32 within 0..255: a stand-in for a scan."""
+    """A synthetic scan of grey balls in noise, ``(side, side, side)`` of float32 within 0..255."""
     generator = np.random.default_rng(0)
     z, y, x = np.meshgrid(*[np.linspace(0, 1, side, dtype=np.float32)] * 3, indexing="ij")
     grey = np.full(x.shape, 40, np.float32)
@@ -62,9 +62,9 @@ def volume(side: int) -> np.ndarray:
 
 
 def scores(image: np.ndarray, labels: int) -> np.ndarray:
-    """Logits of an imaginary network, ``(labels, height, width)``.
+    """Synthetic logits, ``(labels, height, width)``.
 
-    By nearness to some of the image's colours, found on a coarse grid, which blurs borders, and in noise.
+    Distances to random colours of the image plus noise, on a coarse grid and interpolated: blurred borders.
     """
     generator = np.random.default_rng(0)
     height, width = image.shape[:2]
@@ -79,9 +79,9 @@ def scores(image: np.ndarray, labels: int) -> np.ndarray:
 
 
 def network_scores(name: str, width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
-    """Logits of a trained network (DeepLabv3) for a picture of PASCAL VOC, ``(21, height, width)``.
+    """Logits of a trained DeepLabv3 for a picture of PASCAL VOC, ``(21, height, width)``.
 
-    Where there are none, those of an imaginary one.
+    Synthetic logits if the file does not exist.
     """
     stored = data() / "voc2012" / "val" / "logits_deeplabv3" / f"{name}.npz"
     if not stored.exists():
@@ -96,7 +96,7 @@ def network_scores(name: str, width: int = WIDTH, height: int = HEIGHT) -> np.nd
 
 
 def data() -> Path:
-    """Where data sets are looked for: ``FWCRF_DATA``, or shared/data beside the repository."""
+    """The folder of data sets: ``FWCRF_DATA``, or shared/data next to the repository."""
     beside = Path(__file__).resolve().parents[4] / "shared" / "data"
     return Path(os.environ.get("FWCRF_DATA", beside))
 
@@ -111,10 +111,10 @@ def _size(path: Path) -> tuple[int, int]:
 
 
 def split(logits: np.ndarray, labels: int) -> np.ndarray:
-    """Logits of more labels, ``(labels, height, width)``: the given ones, and others much like each of them.
+    """Logits of more labels, ``(labels, height, width)``: the given ones, followed by similar copies.
 
-    For want of a network with so many. The others are 2 to 4 behind, in noise, as finer classes are of which
-    a network prefers one.
+    They simulate a network with many classes. A copy is 2 to 4 lower, plus noise, like a finer class next
+    to a preferred one.
     """
     generator = np.random.default_rng(0)
     more = np.arange(len(logits), labels) % len(logits)

@@ -1,4 +1,4 @@
-"""Figures of what was measured, where matplotlib is installed."""
+"""Figures of the results, if matplotlib is installed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def drawn(name: str, results: dict[str, Any], folder: Path) -> list[Path]:
-    """The figure of a benchmark that has one, as a PNG file."""
+    """Draw a benchmark's figure as a PNG file. Returns its path, or [] if the benchmark has no figure."""
     draw = _FIGURES.get(name)
     if draw is None:
         return []
@@ -27,7 +27,7 @@ def drawn(name: str, results: dict[str, Any], folder: Path) -> list[Path]:
 
 
 def _figure(columns: int) -> tuple[Any, Any]:
-    # Not by pyplot, which would keep the figure and its state for the whole program.
+    # pyplot would keep the figure in its global state.
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(5.2 * columns, 4.2), layout="constrained")
@@ -35,7 +35,7 @@ def _figure(columns: int) -> tuple[Any, Any]:
 
 
 def scaling(results: dict[str, Any]) -> Any:
-    """Time against pixels, channels and threads."""
+    """The figure of time over pixels, channels and threads."""
     figure, (pixels, channels, threads) = _figure(3)
     sizes = results["per pixel"]
     counts = [int(w) * int(h) for w, h in (size.split(" x ") for size in sizes)]
@@ -56,7 +56,7 @@ def _line(axes: Any, values: dict[int, float], label: str, title: str) -> None:
 
 
 def energy(results: dict[str, Any]) -> Any:
-    """What is left of the way to the best energy known, against time: medians over the images."""
+    """The figure of the remaining energy gap over time, medians over the images."""
     by_weights = results["curves"]
     figure, axes = _figure(len(by_weights))
     for each, (weights, by_scene) in zip(axes, by_weights.items(), strict=True):
@@ -69,7 +69,7 @@ def energy(results: dict[str, Any]) -> Any:
         each.axhline(results["close"], color="grey", linewidth=0.8)
         each.set(xscale="log", yscale="log", title=f"Weights {weights}")
         each.set(xlabel=f"time, in inferences of ten steps by {results['unit']}")
-        each.set(ylabel="left of the way to the best energy known")
+        each.set(ylabel="remaining fraction of the gap to the best known energy")
         each.set_ylim(1e-4, 1.5)
     axes[-1].legend(fontsize=6, ncols=2)
     return figure

@@ -1,4 +1,4 @@
-"""Tables for people, JSON for programs, and the facts without which no figure means anything."""
+"""Results as Markdown tables and JSON, with a description of the machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RESULTS = Path("bench-results")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A Markdown table: the first column to the left, figures to the right."""
+    """A Markdown table with the first column left-aligned and the rest right-aligned."""
     cells = [list(head), *([str(cell) for cell in row] for row in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
     rule = ["-" * widths[0], *("-" * (w - 1) + ":" for w in widths[1:])]
@@ -51,7 +51,7 @@ def machine() -> dict[str, str]:
 
 
 def cores_at_hand() -> float:
-    """How many cores torch's threads get at this moment: fewer than they ask for on a shared machine."""
+    """The number of cores that torch's threads get now: on a busy machine fewer than requested."""
     matrix = torch.ones(700, 700)
     used, passed = process_time(), perf_counter()
     for _ in range(5):
@@ -60,8 +60,8 @@ def cores_at_hand() -> float:
 
 
 def print_rows(title: str, rows: Sequence[Row]) -> None:
-    """Least figures (medians), over pictures their median, and ratios, theirs over ours."""
-    print(f"\n### {title}: least (median); the last ratio is theirs over ours, median of pictures\n")
+    """Print least figures (medians) and ratios, theirs divided by ours; all are medians over pictures."""
+    print(f"\n### {title}: least (median); ratio is theirs / ours, median over pictures\n")
     lines = []
     for row in rows:
         own = [row.what, row.threads, f"{_middle(row.ours)} {row.unit}"]
@@ -83,7 +83,7 @@ def _middle(by_picture: Mapping[str, Spread]) -> str:
 
 
 def save(name: str, results: object) -> Path:
-    """``bench-results/<name>.json``, written whole or not at all."""
+    """Write ``bench-results/<name>.json`` atomically and return its path."""
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     partial = path.with_suffix(f".{os.getpid()}.part")
@@ -96,7 +96,7 @@ def save(name: str, results: object) -> Path:
 def _plain(value: object) -> object:
     if isinstance(value, Row):
         return value.json()
-    raise TypeError(f"{type(value).__name__} has no place in a report; expected rows, numbers and words.")
+    raise TypeError(f"{type(value).__name__} cannot be written to a report; expected rows, numbers and text.")
 
 
 def _processor() -> str:

@@ -1,4 +1,4 @@
-"""What is compared with what: rows of a table, and their ratios."""
+"""Comparisons of our figures with other libraries: rows of a table, and their ratios."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from fwcrf.apps.bench.timing import Spread, Times
 
 @dataclass(frozen=True)
 class Compared:
-    """A comparison to be made: the case that is ours, and those of others by their names."""
+    """A comparison to make: the name of our case, and the names of the peers' cases by peer."""
 
     what: str
     ours: str
     theirs: Mapping[str, str]
-    target: Mapping[int, float] = field(default_factory=dict)  # by threads, of the first of the others
+    target: Mapping[int, float] = field(default_factory=dict)  # ratio to the first peer, by threads
 
 
 @dataclass(frozen=True)
 class Row:
-    """Ours and others' figures, all of one unit, less being better; ratios are theirs over ours."""
+    """Figures of ours and of peers in one unit, lower is better. A ratio is theirs divided by ours."""
 
     what: str
     threads: int
@@ -32,7 +32,7 @@ class Row:
     target: float | None = None
 
     def ratio(self, who: str) -> Spread:
-        """The median over the pictures, of least figures and of medians."""
+        """The ratio of least figures and the ratio of medians, each the median over pictures."""
         pairs = [(other, self.ours[picture]) for picture, other in self.theirs[who].items()]
         return Spread(
             statistics.median(a.min / b.min for a, b in pairs),
@@ -40,7 +40,7 @@ class Row:
         )
 
     def key(self, who: str) -> str:
-        """What the ratio is known by from run to run."""
+        """The name of the ratio in stored files."""
         return f"{self.what}; {self.threads} thread{'s' * (self.threads > 1)}; {who}"
 
     def ratios(self) -> dict[str, float]:
@@ -52,7 +52,7 @@ class Row:
 
 
 def spreads(times: Times, scale: float = 1e3) -> dict[tuple[str, str, int | None], Spread]:
-    """Seconds of each round as least and median milliseconds."""
+    """Least and median over the rounds, by default in milliseconds."""
     return {key: Spread.of([scale * value for value in each]) for key, each in times.items()}
 
 
@@ -62,21 +62,21 @@ def assemble(
     threads: Sequence[int],
     unit: str = "ms",
 ) -> list[Row]:
-    """The rows for which both sides were measured; what has one thread stands in every row."""
+    """Rows of the measured comparisons. A single-threaded peer (threads None) appears in every row."""
     rows = []
     for compared in wanted:
         for count in threads:
             ours = {
                 p: spread for (p, name, t), spread in found.items() if (name, t) == (compared.ours, count)
             }
-            theirs = {who: _others(found, case, count, ours) for who, case in compared.theirs.items()}
+            theirs = {who: _peer(found, case, count, ours) for who, case in compared.theirs.items()}
             if ours:
                 there = {who: by_picture for who, by_picture in theirs.items() if by_picture}
                 rows.append(Row(compared.what, count, unit, ours, there, compared.target.get(count)))
     return rows
 
 
-def _others(
+def _peer(
     found: Mapping[tuple[str, str, int | None], Spread], case: str, threads: int, ours: Mapping[str, Spread]
 ) -> dict[str, Spread]:
     return {

@@ -1,4 +1,4 @@
-"""Growth with the number of pixels, of channels and of threads: the first two should be linear."""
+"""Scaling with the number of pixels, channels and threads. The first two should be linear."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ THREADS = 2
 
 
 def fastest(works: Mapping[str, Work], rounds: int, threads: int = THREADS) -> dict[str, float]:
-    """Seconds, the least of some rounds."""
+    """Least seconds over the rounds, by name."""
     times = measure([Case(name, lambda w=work: w, "", threads) for name, work in works.items()], rounds)
     return {name: min(each) for (_, name, _), each in times.items()}
 
 
 def by_size(plan: Plan) -> dict[str, dict[str, float]]:
-    """Per pixel: lattice points, nanoseconds and bytes."""
+    """Lattice points, nanoseconds and bytes per pixel, by size."""
     sizes = SIZES[:-1] if plan.quick else SIZES
     images = {f"{w} x {h}": pictures.named(PICTURE, w, h) for w, h in sizes}
     kernels = {size: speed.complete(image) for size, image in images.items()}
@@ -48,14 +48,14 @@ def by_size(plan: Plan) -> dict[str, dict[str, float]]:
 
 
 def by_channels(plan: Plan) -> dict[int, float]:
-    """Milliseconds of a filter at 500 x 375."""
+    """Milliseconds of a filter at 500 x 375, by number of channels."""
     K = speed.complete(pictures.named(PICTURE))
     taken = fastest({str(c): partial(K, torch.rand(K.n, c)) for c in CHANNELS}, plan.rounds)
     return {int(c): seconds * 1e3 for c, seconds in taken.items()}
 
 
 def by_threads(plan: Plan) -> dict[int, float]:
-    """Milliseconds of five steps of mf at 500 x 375, up to as many threads as there are cores."""
+    """Milliseconds of five steps of mf at 500 x 375, by number of threads up to the number of cores."""
     image = pictures.named(PICTURE)
     work = {"5 steps": peers.ours(image, peer.unary(image, speed.CHANNELS), 5)}
     counts = [count for count in (1, 2, 4, 8, 16, 32, 64) if count <= (os.cpu_count() or 1)]

@@ -1,4 +1,4 @@
-"""Whole inferences of other sizes: few and many labels, a large image, a volume, a batch."""
+"""Complete inferences of other sizes: few and many labels, a large image, a volume, a batch."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def run(plan: Plan) -> dict[str, object]:
     name = pictures.names()[1]
     rows = []
     for what, works in problems(name, plan).items():
-        # Two labels take little time, and so are disturbed more, and repeated for little.
+        # More rounds for two labels: short times are noisier, and cheap to repeat.
         most = 1 if plan.quick else 15 if what == "2 labels" else 3
         rows += compared(name, what, works, plan.at_most(most))
     print_rows("Other sizes", rows)
@@ -31,7 +31,7 @@ def run(plan: Plan) -> dict[str, object]:
 
 
 def problems(name: str, plan: Plan) -> dict[str, dict[str, Work]]:
-    """Ours and pydensecrf's work, by what it is."""
+    """Our function and pydensecrf's, by problem."""
     image = pictures.named(name)
     large = (1000, 750) if plan.quick else (2000, 1500)
     side, batch = (48, 2) if plan.quick else (128, 16)
@@ -62,7 +62,7 @@ def compared(picture: str, what: str, works: dict[str, Work], plan: Plan) -> lis
 
 
 def _unary(image: np.ndarray, labels: int, logits: np.ndarray | None) -> np.ndarray:
-    """``(labels, n)``; soft and random, unless there are scores."""
+    """Unary energies ``(labels, n)`` of the logits; random without logits."""
     return peer.unary(image, labels) if logits is None else np.ascontiguousarray(-logits.reshape(labels, -1))
 
 

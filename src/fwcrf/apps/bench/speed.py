@@ -1,13 +1,12 @@
-"""Time of a lattice build and of one filter application, beside pydensecrf in the same run.
+"""Time of a lattice build and of one filter application, compared with pydensecrf in the same run.
 
-*Build*: the work of pydensecrf's ``addPairwiseBilateral``, which is features, lattice and one filter of
-ones for the normalization. *Complete operator*: our default, which also fits the scale to the image and
-finds the exact diagonal, against that same call. *Filter*: one application of the lattice so built,
-symmetric; then of the complete operator, which also takes the diagonal out, and of a one-sided blur, which
-is all that pydensecrf does. pydensecrf has no call for one filter: it
-is the time that a mean-field step takes longer for each further bilateral kernel, which is one filter and
-the addition of its result. Four kernels against one, because the difference of two nearly equal times
-would be mostly noise.
+*Build*: the work of pydensecrf's ``addPairwiseBilateral``: features, lattice, and one filter of ones for
+the normalization. *Complete operator*: our default, compared with the same call; it also calibrates the scale
+on the image and computes the exact diagonal. *Filter*: one application of the built lattice with a
+symmetric blur. *Complete* also subtracts the diagonal. *One-sided* blurs in one order only, as pydensecrf
+does. pydensecrf has no filter function; its filter time is the additional time of a mean-field step per
+further bilateral kernel (one filter, and the addition of its result). It is measured with four kernels
+and with one, because the difference of two nearly equal times would be mostly noise.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from fwcrf.features import bilateral, pixels
 from fwcrf.kernels import Bilateral, Lattice
 
 CHANNELS = 21
-KERNELS = 4  # of pydensecrf's larger model
+KERNELS = 4  # of the larger pydensecrf model
 XY, COLOR = 80.0, 13.0
 
 COMPARED = [
@@ -40,7 +39,7 @@ COMPARED = [
 
 
 def built(image: np.ndarray) -> Lattice:
-    """Our lattice without anything that pydensecrf's has not."""
+    """Our lattice with the features of pydensecrf's lattice only: no calibration, no exact diagonal."""
     values, shape = pixels(image)
     lattice = Lattice.uncalibrated(bilateral(values, shape, XY, COLOR))
     lattice.row_sums()
@@ -48,14 +47,14 @@ def built(image: np.ndarray) -> Lattice:
 
 
 def complete(image: np.ndarray) -> Lattice:
-    """The operator of a model."""
+    """The operator as a model uses it: calibrated, without self-edges."""
     K = Bilateral(XY, COLOR).operator(image).without_self_edges()
     assert isinstance(K, Lattice)
     return K
 
 
 def cases(picture: str, threads: tuple[int, ...]) -> list[Case]:
-    """Ours and pydensecrf's by turns."""
+    """Our cases, then pydensecrf's."""
     image = pictures.named(picture)
     x = torch.rand(image.shape[0] * image.shape[1], CHANNELS, generator=torch.Generator().manual_seed(0))
     plain = built(image)
@@ -90,12 +89,12 @@ def _theirs(picture: str, image: np.ndarray) -> list[Case]:
 
 
 def with_filter(times: Times) -> dict[tuple[str, str, int | None], Spread]:
-    """What was measured, and pydensecrf's filter, which is a difference."""
+    """All measurements, and pydensecrf's filter time as a difference of step times."""
     found = spreads(times)
     further = KERNELS - 1
     for picture in {picture for picture, name, _ in times if name == "peer step 4"}:
         one, four = (times[picture, name, None] for name in ("peer step 1", "peer step 4"))
-        # The least difference would pair a disturbed step with an undisturbed one.
+        # Not the least difference: it pairs a slowed step of one kernel with a normal step of four.
         apart = statistics.median(b - a for a, b in zip(one, four, strict=True))
         least = min(four) - min(one)
         found[picture, "peer filter", None] = Spread(1e3 * least / further, 1e3 * apart / further)

@@ -1,4 +1,4 @@
-"""Several works timed in turns, so that a slow moment of the machine meets all of them."""
+"""Timings in alternation, so that a slow phase of the machine affects all cases alike."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ Work = Callable[[], object]
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is measured."""
+    """Rounds, thread counts and size of a benchmark."""
 
     rounds: int = 15
     threads: tuple[int, ...] = (1, 2)
     quick: bool = False
 
     def at_most(self, rounds: int) -> Plan:
-        """The same with so many rounds at most, for what takes long."""
+        """The plan with at most ``rounds`` rounds, for slow cases."""
         return Plan(min(self.rounds, rounds), self.threads, self.quick)
 
 
 @dataclass(frozen=True)
 class Case:
-    """What is timed: ``prepare`` makes ready outside the clock and returns the work."""
+    """A timed case. ``prepare`` runs outside the clock and returns the function to time."""
 
     name: str
     prepare: Callable[[], Work]
     picture: str = ""
-    threads: int | None = None  # None: one is all it has, and its time serves for any number
+    threads: int | None = None  # None: single-threaded, compared with any number of threads
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,12 @@ class Spread:
         return Spread(min(values), statistics.median(values))
 
 
-Times = dict[tuple[str, str, int | None], list[float]]  # of picture, case and threads: one per round
+Times = dict[tuple[str, str, int | None], list[float]]  # by (picture, case, threads): seconds per round
 
 
 @contextmanager
 def threads(count: int | None) -> Iterator[None]:
-    """Let torch, and the library with it, use so many threads."""
+    """Set the number of threads of torch and fwcrf within the block; None means 1."""
     before = torch.get_num_threads()
     torch.set_num_threads(count or 1)
     try:
@@ -61,10 +61,10 @@ def threads(count: int | None) -> Iterator[None]:
 
 
 def measure(cases: Sequence[Case], rounds: int, clock: Callable[[], float] = perf_counter) -> Times:
-    """Seconds of every case in every round, after a round that does not count.
+    """Seconds of every case in every round, after a warm-up round.
 
-    A round goes through all the cases, so that the times of one are spread over the whole run. The first
-    fills caches and starts threads.
+    A round runs all cases once, so the times of one case are spread over the whole run. The warm-up fills
+    caches and starts threads.
     """
     times: Times = {(case.picture, case.name, case.threads): [] for case in cases}
     if len(times) < len(cases):

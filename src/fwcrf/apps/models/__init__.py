@@ -1,10 +1,10 @@
-"""Networks that give logits, in plain torch, and the CRF behind any of them.
+"""Segmentation networks in plain torch, and ``CNNCRF``: a network followed by a CRF.
 
 ============================  =====================================================================
 DeepLabv3MobileNetV2          loads Google's depth 0.5 checkpoint; 0.7 million parameters
-DeepLabv3ResNet101            names of torchvision's ``deeplabv3_resnet101``
-DeepLabv3PlusXception65       backbone of timm's ``xception65``; ``from_google`` for whole checkpoints
-CNNCRF                        any of them, or any module that gives logits, and a ``DenseCRF``
+DeepLabv3ResNet101            parameter names of torchvision's ``deeplabv3_resnet101``
+DeepLabv3PlusXception65       backbone of timm's ``xception65``; ``from_google`` for full checkpoints
+CNNCRF                        any module that returns logits, followed by a ``DenseCRF``
 ============================  =====================================================================
 """
 

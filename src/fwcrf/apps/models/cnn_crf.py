@@ -1,4 +1,4 @@
-"""A network and a CRF behind it, as one module: image in, log-probabilities out."""
+"""A network followed by a CRF, as one module from images to log-probabilities."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fwcrf.apps.models.resize import bilinear
 class CNNCRF(nn.Module):
     """``crf(image, resize(cnn(normalise(image))))``.
 
-    ``image`` is ``(B, 3, H, W)`` in grey levels, 0 to 255, of uint8 or floating point. The network sees it
-    normalised, the CRF as it is: its bandwidths are in grey levels. ``cnn`` is any module that gives logits
-    ``(B, L, h, w)``, or a dict with them as ``"out"``, as torchvision's do; they are resized to the image
-    where they are smaller. The normalization is the network's own, ``cnn.normalization``, unless given, and
-    that of ImageNet where it has none.
+    ``image`` is ``(B, 3, H, W)`` in grey levels, 0 to 255, of uint8 or floating point. The network gets the
+    normalised image. The CRF gets the original image, because its bandwidths are in grey levels. ``cnn`` is
+    any module that returns logits ``(B, L, h, w)``, or a dict with logits as ``"out"``, as in torchvision.
+    Logits of another size are resized to the image. ``normalization`` defaults to ``cnn.normalization``, then
+    to ImageNet's.
 
-    With ``crf=None`` the answer is log softmax of the logits: the same model before it has a CRF.
+    With ``crf=None`` the model returns the log softmax of the logits.
 
     >>> from fwcrf import DenseCRF
     >>> model = CNNCRF(nn.Conv2d(3, 2, 3, stride=4, padding=1), DenseCRF(2))
@@ -41,7 +41,7 @@ class CNNCRF(nn.Module):
         for name, values in (normalization or own)._asdict().items():
             if len(values) != 3:
                 raise ValueError(f"{name}={values!r}; expected three numbers in grey levels, red first.")
-            # Not part of a state dict: they belong to the network, not to what it has learned.
+            # Not in the state dict: constants of the network, not learned.
             self.register_buffer(name, torch.tensor(values).view(3, 1, 1), persistent=False)
 
     def forward(self, image: Tensor) -> Tensor:
@@ -52,7 +52,7 @@ class CNNCRF(nn.Module):
         return logits.log_softmax(1) if self.crf is None else self.crf(image.to(logits.dtype), logits)
 
     def logits(self, image: Tensor) -> dict[str, Tensor]:
-        """The network's logits at the size of the image, ``"out"`` and what else it gives while training."""
+        """Logits at the size of the image: ``"out"``, and in training any auxiliary outputs."""
         if image.dim() != 4 or image.shape[1] != 3:
             raise ValueError(f"image has shape {tuple(image.shape)}; expected (batch, 3, height, width).")
         given = self.cnn((image.to(self.mean.dtype) - self.mean) / self.std)
@@ -60,8 +60,8 @@ class CNNCRF(nn.Module):
         named = dict(given) if isinstance(given, Mapping) else {"out": given}
         if "out" not in named or not isinstance(named["out"], Tensor):
             raise TypeError(
-                f"{type(self.cnn).__name__} gave {type(given).__name__}; expected logits (batch, labels, "
-                "height, width), or a dict with them as 'out'."
+                f"{type(self.cnn).__name__} returned {type(given).__name__}; expected logits (batch, labels, "
+                "height, width), or a dict with logits as 'out'."
             )
         return {
             name: value if value.shape[-2:] == size else bilinear(value, size)

@@ -18,10 +18,10 @@ RATES = {8: (12, 24, 36), 16: (6, 12, 18)}
 class DeepLabv3ResNet101(nn.Module):
     """Logits ``(B, num_classes, H, W)`` of normalised images ``(B, 3, H, W)``.
 
-    With ``auxiliary`` there is a second classifier on the layer before the last, as in published weights.
-    While training the answer is then a dict: ``"out"`` and ``"aux"``, whose loss counts less.
+    ``auxiliary`` adds a second classifier on the layer before the last, as in published weights. In training
+    mode, the network then returns a dict of ``"out"`` and ``"aux"``; the loss of ``"aux"`` has a low weight.
 
-    At output stride 8 it is torchvision's network; at 16, much faster, that of the paper's training.
+    At output stride 8 it is torchvision's network. Output stride 16, that of the paper's training, is faster.
     """
 
     normalization = IMAGENET
@@ -57,7 +57,7 @@ class DeepLabv3ResNet101(nn.Module):
 
 
 class ASPP(nn.Module):
-    """Atrous spatial pyramid pooling: 1x1, three dilated 3x3 and the global mean, side by side."""
+    """Atrous spatial pyramid pooling: concatenated 1x1, three dilated 3x3 and global mean, projected."""
 
     def __init__(self, channels: int, rates: Sequence[int], out: int = 256) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class ASPP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         *local, pooled = (conv(x) for conv in self.convs)
-        # One pooled number for all pixels: what interpolating it would give.
+        # Interpolating a single pooled pixel gives a constant, so expand is enough.
         return self.project(torch.cat([*local, pooled.expand_as(local[0])], 1))
 
 

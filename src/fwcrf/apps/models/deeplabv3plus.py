@@ -1,7 +1,7 @@
-"""DeepLabv3+ with an Xception-65 backbone, as Google published it.
+"""DeepLabv3+ with an Xception-65 backbone, as published by Google.
 
-``backbone`` takes the weights of timm's ``xception65``; ``from_google`` turns the variables of a TensorFlow
-checkpoint of DeepLab's model zoo into a state dict of the whole network.
+``backbone`` loads the weights of timm's ``xception65``. ``from_google`` converts a TensorFlow checkpoint of
+DeepLab's model zoo to a state dict of the full network.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from fwcrf.apps.models.normalization import UNIT
 from fwcrf.apps.models.xception import FLOWS_65, ConvBN, Flow, SeparableConv, Xception
 
 RATES = {8: (12, 24, 36), 16: (6, 12, 18)}
-_EPS = 1e-5  # of the head; the backbone has its own
+_EPS = 1e-5  # of the head; the backbone has xception.EPS
 
 
 class DeepLabv3PlusXception65(nn.Module):
     """Logits ``(B, num_classes, H, W)`` of normalised images ``(B, 3, H, W)``.
 
-    The pyramid and the decoder are separable, and grids are resized corner on corner: sizes 16 k + 1
-    (513, 769) are those that were trained on.
+    The pyramid and the decoder use separable convolutions. Resizing aligns the corners of the grids, as in
+    training with sizes 16 k + 1 (513, 769).
     """
 
     normalization = UNIT
@@ -46,7 +46,7 @@ class DeepLabv3PlusXception65(nn.Module):
 
 
 class ASPP(nn.Module):
-    """Convolutions of several rates and the mean of the image, side by side."""
+    """Atrous spatial pyramid pooling: convolutions of several rates and the image mean, projected."""
 
     def __init__(self, channels: int, rates: tuple[int, ...]) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ class ASPP(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Joins the features with those of an early layer, at its resolution."""
+    """Combines the features with an early layer's, at the resolution of the early layer."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
@@ -86,11 +86,11 @@ def _corners(x: Tensor, like: Tensor) -> Tensor:
 
 
 def from_google(variables: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
-    """The state dict of a TensorFlow checkpoint, given as its variables' names and arrays.
+    """The state dict of a TensorFlow checkpoint, given as names and arrays of its variables.
 
-    Where TensorFlow is installed they are ``{name: reader.get_tensor(name) for name in
-    reader.get_variable_to_shape_map()}`` with ``reader = tf.train.load_checkpoint(path)``. What only training
-    needs (momenta, averages, the step) is left out.
+    TensorFlow gives ``variables`` as ``{name: reader.get_tensor(name) for name in
+    reader.get_variable_to_shape_map()}`` with ``reader = tf.train.load_checkpoint(path)``. Variables of
+    training (momenta, averages, the step) are left out.
 
     >>> kernel = np.zeros((3, 3, 3, 32), np.float32)
     >>> state = from_google({"xception_65/entry_flow/conv1_1/weights": kernel, "global_step": np.array(7)})
@@ -143,7 +143,7 @@ def _place(layer: str) -> str:
 
 
 def _tensor(value: np.ndarray, ending: str) -> Tensor:
-    # TensorFlow has (height, width, in, out), and (height, width, channels, 1) where depthwise.
+    # TensorFlow's order is (height, width, in, out), for depthwise kernels (height, width, channels, 1).
     orders = {"weights": (3, 2, 0, 1), "depthwise_weights": (2, 3, 0, 1)}
     value = np.asarray(value)
     if ending in orders:

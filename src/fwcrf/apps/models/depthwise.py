@@ -1,4 +1,4 @@
-"""Dilated depthwise 3x3 convolutions whose backward pass is as fast as the forward one."""
+"""Dilated depthwise 3x3 convolutions with a fast backward pass on the CPU."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch.autograd.function import once_differentiable
 
 
 class DilatedDepthwise(nn.Conv2d):
-    """A depthwise convolution, 3x3, stride 1, padded to keep its size.
+    """A dilated depthwise convolution, 3x3, stride 1, padded to keep the size of the image.
 
-    torch differentiates a dilated one on the CPU by a slow general path. The gradient of the input is another
-    such convolution, by the mirrored kernel, and that of the kernel nine inner products: together a quarter
-    of the time.
+    On the CPU, torch computes its gradients by a slow general algorithm. Here the gradient of the input is a
+    convolution with the mirrored kernel, and the gradient of the kernel is nine inner products. Together
+    they take a quarter of the time.
     """
 
     def __init__(self, channels: int, dilation: int) -> None:

@@ -1,12 +1,12 @@
-"""DeepLabv3 with a MobileNetV2 backbone, as Google trained it: small enough to train on a laptop.
+"""DeepLabv3 with a MobileNetV2 backbone, as published by Google: small enough to train on a laptop.
 
 ::
 
     image -> conv 3x3 / 2 -> 17 inverted residual blocks, the last ten dilated -> output stride 8
           -> [ global mean -> 1x1 , 1x1 ] -> 1x1 -> logits
 
-Each 3x3 convolution pads by its dilation on both sides, which is TensorFlow's "SAME" for sizes 8 k + 1.
-Images of other sizes are padded to such a one below and to the right, by 0 after normalization (mid-grey).
+Each 3x3 convolution pads by its dilation on both sides, which equals TensorFlow's "SAME" for sizes 8 k + 1.
+Other images are padded to the next such size, below and to the right, by 0 after normalization (mid-grey).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from fwcrf.apps.models.weights import load, read_state
 
 STRIDE = 8
 
-# Of each group of blocks: expansion, channels at depth 1, how many, stride of the first.
+# Per group of blocks: expansion, channels at depth 1, number of blocks, stride of the first block.
 _GROUPS = (
     (1, 16, 1, 1),
     (6, 24, 2, 2),
@@ -41,7 +41,7 @@ _GROUPS = (
 
 @dataclass(frozen=True)
 class Block:
-    """An inverted residual block: 1x1 up by ``expansion``, depthwise 3x3, 1x1 down to ``out`` channels."""
+    """An inverted residual block: 1x1 times ``expansion``, depthwise 3x3, 1x1 to ``out`` channels."""
 
     expansion: int
     out: int
@@ -51,7 +51,7 @@ class Block:
 
 
 def blocks(depth: float = 0.5) -> list[Block]:
-    """The 17 blocks; once the stride is 8, what would have been a stride becomes dilation after it.
+    """The 17 blocks. Beyond a total stride of 8, a stride becomes a dilation of the blocks after it.
 
     >>> sorted({(b.stride, b.dilation) for b in blocks()})
     [(1, 1), (1, 2), (1, 4), (2, 1)]
@@ -70,7 +70,7 @@ def blocks(depth: float = 0.5) -> list[Block]:
 
 
 class ConvBN(nn.Sequential):
-    """A convolution without bias, batch norm and, unless None, an activation; dilated ones are depthwise."""
+    """Convolution without bias, batch norm, activation unless None. A dilated convolution is depthwise."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class ConvBN(nn.Sequential):
 
 
 class InvertedResidual(nn.Module):
-    """Expand, filter each channel, project; added to the input where the shape stays."""
+    """Expand, filter each channel, project; added to the input if ``block.residual``."""
 
     def __init__(self, channels: int, block: Block) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ class InvertedResidual(nn.Module):
 
 
 class MobileNetV2(nn.Sequential):
-    """The backbone: ``(B, 3, 8 h - 7, 8 w - 7)`` to ``(B, 320 depth, h, w)``."""
+    """The backbone: features ``(B, 320 depth, h, w)`` of images ``(B, 3, 8 h - 7, 8 w - 7)``."""
 
     def __init__(self, depth: float = 0.5) -> None:
         super().__init__()
@@ -131,9 +131,9 @@ class MobileNetV2(nn.Sequential):
 class DeepLabv3MobileNetV2(nn.Module):
     """Logits ``(B, num_classes, H, W)`` of normalised images ``(B, 3, H, W)``, of any size.
 
-    The global mean of the head sees the padding, too. ``canvas`` pads every image to at least that many
-    pixels on each side: 513 gives the scores of the published network, None (for training, and for images
-    about as large as those trained on) pads no more than the strides need.
+    The global mean of the head includes the padding. ``canvas`` pads every image to at least that many
+    pixels per side. 513 gives the scores of the published network. None, for training and for images of about
+    the training size, pads only to 8 k + 1.
 
     >>> DeepLabv3MobileNetV2().eval()(torch.zeros(1, 3, 30, 41)).shape
     torch.Size([1, 21, 30, 41])
@@ -155,7 +155,7 @@ class DeepLabv3MobileNetV2(nn.Module):
         return from_grid(self.scores(x), STRIDE, (x.shape[-2], x.shape[-1]))
 
     def scores(self, x: Tensor) -> Tensor:
-        """The logits on the coarse grid, of ``ceil((H - 1) / 8) + 1`` rows."""
+        """The logits on the coarse grid of ``ceil((H - 1) / 8) + 1`` rows."""
         height, width = x.shape[-2:]
         grid = tuple(-(-(size - 1) // STRIDE) + 1 for size in (height, width))
         rows, columns = (STRIDE * (max(g, self._least) - 1) + 1 for g in grid)
@@ -170,9 +170,9 @@ class DeepLabv3MobileNetV2(nn.Module):
 
 
 def published(path: str | Path, *, canvas: int | None = None) -> DeepLabv3MobileNetV2:
-    """The network of a ``.safetensors`` file whose layers are listed in the ``.json`` beside it.
+    """The network with weights of a ``.safetensors`` file. The ``.json`` next to it lists the layers.
 
-    The list is compared with the network, so that weights of another one are refused.
+    Raises if the list differs from this network: the weights belong to another one.
     """
     path = Path(path)
     layers = json.loads(path.with_suffix(".json").read_text())
@@ -184,7 +184,7 @@ def published(path: str | Path, *, canvas: int | None = None) -> DeepLabv3Mobile
 
 
 def translate(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Names of TensorFlow's layers to names of this network's.
+    """The state dict with this network's names instead of TensorFlow's.
 
     >>> list(translate({"expanded_conv_2/depthwise.bn_gamma": torch.ones(3)}))
     ['backbone.blocks.2.depthwise.bn.weight']

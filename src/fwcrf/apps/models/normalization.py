@@ -1,4 +1,4 @@
-"""From grey levels, 0 to 255, to what a network was trained on."""
+"""Normalization of grey levels, 0 to 255, to a network's input."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ class Normalization(NamedTuple):
     std: tuple[float, float, float]
 
 
-# Means and deviations of ImageNet, as most networks want them; and [-1, 1], as Google's do.
+# ImageNet's means and deviations, for most networks, and the range [-1, 1], for Google's networks.
 IMAGENET = Normalization((123.675, 116.28, 103.53), (58.395, 57.12, 57.375))
 UNIT = Normalization((127.5, 127.5, 127.5), (127.5, 127.5, 127.5))

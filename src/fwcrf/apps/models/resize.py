@@ -1,4 +1,4 @@
-"""From a network's coarse grid to the pixels of its image."""
+"""Interpolation of scores from a network's coarse grid to the pixels of its image."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from torch import Tensor
 
 
 def bilinear(scores: Tensor, size: tuple[int, int]) -> Tensor:
-    """``(B, L, h, w)`` to ``(B, L, *size)``: both grids cover the same square, corner to corner."""
+    """Scores ``(B, L, *size)`` from ``(B, L, h, w)``; the outer edges of both grids coincide."""
     return F.interpolate(scores, size=size, mode="bilinear", align_corners=False)
 
 
 def from_grid(scores: Tensor, stride: int, size: tuple[int, int]) -> Tensor:
-    """``(B, L, h, w)`` to ``(B, L, *size)``: pixel (y, x) lies at (y / stride, x / stride) of the grid.
+    """Scores ``(B, L, *size)`` from ``(B, L, h, w)``: pixel (y, x) is at (y / stride, x / stride).
 
-    So it is for networks that halve an odd number of pixels by keeping every other one. A size of
-    stride (h - 1) + 1 has a pixel on each corner of the grid; what a smaller one leaves over is cut off.
+    This is the geometry of networks whose strided layers keep every second pixel of an odd number. The grid
+    covers stride (h - 1) + 1 pixels; the result is cropped to ``size``.
 
     >>> import torch
     >>> from_grid(torch.tensor([[[[0.0, 8.0], [0.0, 8.0]]]]), 4, (1, 5)).flatten()
@@ -25,7 +25,7 @@ def from_grid(scores: Tensor, stride: int, size: tuple[int, int]) -> Tensor:
     full = (stride * (h - 1) + 1, stride * (w - 1) + 1)
     if size[0] > full[0] or size[1] > full[1]:
         raise ValueError(
-            f"a grid of {h} x {w} at stride {stride} covers {full[0]} x {full[1]} pixels, not {size}."
+            f"a grid of {h} x {w} at stride {stride} covers {full[0]} x {full[1]} pixels; size is {size}."
         )
     resized = F.interpolate(scores, size=full, mode="bilinear", align_corners=True)
     return resized[..., : size[0], : size[1]]

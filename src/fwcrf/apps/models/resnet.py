@@ -1,4 +1,4 @@
-"""ResNet-101 without its classifier, the last strides replaced by dilation; names as in torchvision."""
+"""ResNet-101 without classifier, with dilation instead of the last strides; names as in torchvision."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LAYERS_101 = (3, 4, 23, 3)
 
 
 class Bottleneck(nn.Module):
-    """x + conv1x1(conv3x3(conv1x1(x))), batch norm and ReLU in between; the last has 4 ``width`` channels."""
+    """x + conv1x1(conv3x3(conv1x1(x))) with batch norm and ReLU; the output has 4 ``width`` channels."""
 
     def __init__(self, channels: int, width: int, stride: int, dilation: int) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """``(B, 3, H, W)`` to the outputs of the last two layers, of 1024 and 2048 channels."""
+    """Outputs of the last two layers, of 1024 and 2048 channels, for images ``(B, 3, H, W)``."""
 
     layer1: nn.Sequential
     layer2: nn.Sequential
@@ -51,7 +51,7 @@ class ResNet(nn.Module):
         channels, reached, dilation = 64, 4, 1
         for number, count in enumerate(layers, 1):
             width, stride = 32 * 2**number, 1 if number == 1 else 2
-            # The first block of a layer whose stride is taken away has the dilation of the layer before.
+            # If dilation replaces the stride of a layer, its first block keeps the previous layer's dilation.
             first, before = stride, dilation
             if reached * stride > output_stride:
                 first, dilation = 1, dilation * stride

@@ -1,4 +1,4 @@
-"""State dicts from files into networks."""
+"""Load state dicts from files into networks."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fwcrf.storage.errors import FileError
 
 
 def read_state(path: str | Path) -> dict[str, Tensor]:
-    """The state dict of a ``.safetensors`` file, or of one that ``torch.save`` wrote.
+    """The state dict in a ``.safetensors`` file, or in a file written by ``torch.save``.
 
-    Nothing but tensors is unpickled. What training scripts wrap around a state dict is taken off: a dict with
-    ``state_dict`` or ``model`` in it, and the ``module.`` of parallel training before each name.
+    Unpickling is restricted to tensors. Wrappers of training scripts are removed: an outer dict with the key
+    ``state_dict`` or ``model``, and the prefix ``module.`` of parallel training.
     """
     path = Path(path)
     if path.suffix == ".safetensors":
@@ -29,7 +29,7 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
         return _whole(path, load_file)
     saved = _whole(path, partial(torch.load, map_location="cpu", weights_only=True))
     if not isinstance(saved, Mapping):
-        raise FileError(f"{path} holds a {type(saved).__name__}; expected a state dict, names and tensors.")
+        raise FileError(f"{path} is a {type(saved).__name__}; expected a state dict, names and tensors.")
     return unwrap(saved)
 
 
@@ -38,16 +38,16 @@ def _whole(path: Path, read: Callable[[Path], Any]) -> Any:
         return read(path)
     except OSError:
         raise
-    # What is raised for a damaged or hostile file is written down nowhere.
+    # The exceptions for a damaged or hostile file are not documented.
     except Exception as error:
         raise FileError(
-            f"{path} cannot be read as tensors: {f'{error}.'.splitlines()[0]} Is it damaged, or does it hold "
-            "more than tensors? That is not read, because it can run code."
+            f"{path} cannot be read as tensors: {f'{error}.'.splitlines()[0]} It may be damaged, or contain "
+            "other objects than tensors, which are not read, because they can run code."
         ) from error
 
 
 def unwrap(saved: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The names and tensors inside what was saved.
+    """The state dict inside a saved object, without wrappers.
 
     >>> unwrap({"epoch": 3, "state_dict": {"module.weight": torch.ones(1)}})
     {'weight': tensor([1.])}
@@ -59,10 +59,10 @@ def unwrap(saved: Mapping[str, Any]) -> dict[str, Tensor]:
 
 
 def load(net: nn.Module, state: Mapping[str, Tensor], *, leave: Sequence[str] = ()) -> None:
-    """Copy ``state`` into ``net``: every name and every shape must fit.
+    """Copy ``state`` into ``net``. Raises if a name or a shape does not match.
 
-    ``leave`` names the parts of the network, by how their names begin, that stay as they are: a classifier
-    for other classes, for example. Counters of batch norm need not be there.
+    ``leave`` are name prefixes of parameters that keep their values, for example of a classifier for
+    other classes. ``num_batches_tracked`` of batch norms may be missing.
     """
     own = net.state_dict()
     left = {name for name in (*own, *state) if any(name.startswith(start) for start in leave)}
@@ -75,17 +75,17 @@ def load(net: nn.Module, state: Mapping[str, Tensor], *, leave: Sequence[str] = 
     for name, value in given.items():
         if value.shape != own[name].shape:
             raise ValueError(
-                f"{name} has shape {tuple(value.shape)}; expected {tuple(own[name].shape)}. To start that "
-                f"part afresh: leave=({name.rsplit('.', 1)[0]!r},)."
+                f"{name} has shape {tuple(value.shape)}; expected {tuple(own[name].shape)}. To keep the "
+                f"network's own values: leave=({name.rsplit('.', 1)[0]!r},)."
             )
     net.load_state_dict(given, strict=False)
 
 
 def _misfit(net: str, missing: list[str], unknown: list[str]) -> str:
     parts = [f"the weights do not fit {net}"]
-    for what, names, others in (("missing", missing, unknown), ("not known", unknown, missing)):
+    for kind, names, candidates in (("missing", missing, unknown), ("not known", unknown, missing)):
         if names:
-            near = difflib.get_close_matches(names[0], others, 1)
+            near = difflib.get_close_matches(names[0], candidates, 1)
             hint = f" (there is {near[0]!r})" if near else ""
-            parts.append(f"{len(names)} {what}, the first {names[0]!r}{hint}")
+            parts.append(f"{len(names)} {kind}, the first {names[0]!r}{hint}")
     return "; ".join(parts) + "."

@@ -1,6 +1,6 @@
-"""Xception-65 as DeepLab modified it, without its classifier; names as in timm's ``xception65``.
+"""DeepLab's variant of Xception-65 without classifier; names as in timm's ``xception65``.
 
-All pooling is by strided separable convolutions, and a batch norm follows each depthwise convolution, too.
+Strided separable convolutions replace all pooling, and a batch norm also follows each depthwise convolution.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Flow:
 
     out: tuple[int, int, int]
     stride: int = 1
-    skip: bool = True  # the exit block has none, and its ReLUs come after the convolutions
+    skip: bool = True  # False for the exit block, whose ReLUs follow the convolutions
 
 
 FLOWS_65 = (
@@ -51,7 +51,7 @@ class SeparableConv(nn.Module):
 
 
 class ConvBN(nn.Sequential):
-    """A convolution, batch norm, and a ReLU if asked for."""
+    """A convolution, batch norm and, if ``relu``, a ReLU."""
 
     def __init__(
         self, channels: int, out: int, kernel: int = 1, stride: int = 1, *, relu: bool, eps: float = EPS
@@ -64,7 +64,7 @@ class ConvBN(nn.Sequential):
 
 
 class Module(nn.Module):
-    """Three separable convolutions and a shortcut past them."""
+    """Three separable convolutions with a shortcut around them, if ``flow.skip``."""
 
     def __init__(self, channels: int, flow: Flow, stride: int, dilation: int) -> None:
         super().__init__()
@@ -80,18 +80,18 @@ class Module(nn.Module):
             before = out
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The output, and what the second separable convolution gave."""
+        """The output, and the output of the second separable convolution."""
         one, two, three = self.stack.values()
         if not self.skip:
             second = two(one(x))
             return three(second), second
-        # Not in place: the shortcut and the decoder need what was before the ReLU.
+        # Not in place: the shortcut and the decoder read the values before the ReLU.
         second = two(one(x.relu()).relu())
         return three(second.relu()) + (x if self.shortcut is None else self.shortcut(x)), second
 
 
 class Xception(nn.Module):
-    """``(B, 3, H, W)`` to the 256 channels at stride 4 that a decoder wants, and the last 2048."""
+    """The decoder's input (256 channels at stride 4) and the last 2048 channels, for ``(B, 3, H, W)``."""
 
     def __init__(self, output_stride: int = 16, flows: tuple[Flow, ...] = FLOWS_65) -> None:
         super().__init__()
