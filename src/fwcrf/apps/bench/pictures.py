@@ -97,7 +97,7 @@ def network_scores(name: str, width: int = WIDTH, height: int = HEIGHT) -> np.nd
 
 def data() -> Path:
     """The folder of data sets: ``FWCRF_DATA``, or shared/data next to the repository."""
-    beside = Path(__file__).resolve().parents[4] / "shared" / "data"
+    beside = Path(__file__).resolve().parents[5] / "shared" / "data"
     return Path(os.environ.get("FWCRF_DATA", beside))
 
 
