@@ -85,7 +85,7 @@ def test_settings_of_the_solver():
     assert torch.equal(by_name, made)
     with pytest.raises(ValueError, match="has no setting 'lambda_'"):
         mrf.solve("l2fw", lambda_=1.0)
-    with pytest.raises(TypeError, match="weight beside a solver that is made"):
+    with pytest.raises(TypeError, match="weight with a solver object"):
         mrf.solve(fwcrf.solvers.get("l2fw"), weight=1.0)
 
 
@@ -157,7 +157,7 @@ def test_labels_of_different_numbers():
     unary[1, 2:] = torch.inf
     mrf = SparseMRF(unary, [[0, 1], [1, 2]], 0.5, cardinalities=[4, 2, 4])
     assert mrf.solve().labels[1] < 2
-    with pytest.raises(ValueError, match="leave out labels that unary allows"):
+    with pytest.raises(ValueError, match="exclude labels that unary allows"):
         SparseMRF(unary, [[0, 1]], 0.5, cardinalities=[4, 2, 3])
     with pytest.raises(ValueError, match="from 1 to 4"):
         SparseMRF(unary, [[0, 1]], 0.5, cardinalities=[4, 2, 5])

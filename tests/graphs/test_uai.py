@@ -141,14 +141,14 @@ WRONG = {
         "line 5: '2'; expected a variable, .*from 0 to 1",
     ),
     "no variable": ("MARKOV\n2\n2 2\n1\n2 0", "truncated"),
-    "twice": ("MARKOV\n2\n2 2\n1\n2 1 1\n4 1 1 1 1", "names one of them twice"),
+    "twice": ("MARKOV\n2\n2 2\n1\n2 1 1\n4 1 1 1 1", "names this one twice"),
     "table size": (START + "5\n1 1 1 1 1", "line 6: '5'; expected 4, the size of the table of factor 0"),
     "no table": (START, "truncated: .*the size of the table of factor 0"),
     "short table": (
         START + "4\n1 1 1",
         "ends at line 7, after 3 of 4 numbers .*the table of factor 0",
     ),
-    "negative": (START + "4\n1 1\n-1 1", "line 8: '-1'; expected a finite value that is not negative"),
+    "negative": (START + "4\n1 1\n-1 1", "line 8: '-1'; expected a finite value of at least 0"),
     "infinite": (START + "4\n1 1\n1e999 1", "line 8: '1e999'"),
     "infinitely many variables": (
         "MARKOV\n2\n2 2\n1\n1e999 0 1\n4\n1 1 1 1",

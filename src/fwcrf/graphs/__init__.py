@@ -1,4 +1,4 @@
-"""Sparse graphs: any pairwise model with the solvers of the dense ones."""
+"""Pairwise models on sparse graphs, for the solvers of dense models."""
 
 from fwcrf.graphs.grid import Edges, grid
 from fwcrf.graphs.linear import LinearSolution

@@ -1,4 +1,4 @@
-"""The edges of a graph, and their ends by node."""
+"""The edges of a graph, and the incident edges of each node."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from torch import Tensor
 
 from fwcrf import _core
 
-# Nodes, and ends of edges, are numbered by 32-bit integers.
+# Nodes and edge ends have 32-bit indices.
 MOST = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False)
 class Adjacency:
-    """Who is next to whom; the ends of edges at node i are ``first[i]`` to ``first[i + 1]``."""
+    """Adjacency lists. Node i has the entries ``first[i]`` to ``first[i + 1] - 1`` of neighbor and slot."""
 
     n: int
     edges: Tensor  # (m, 2), int32
     first: Tensor  # (n + 1,), int64
     neighbor: Tensor  # (2 m,), int32: the node at the other end
-    slot: Tensor  # (2 m,), int32: twice the edge, plus 1 at its second node
+    slot: Tensor  # (2 m,), int32: 2 * edge, plus 1 if node i is its second node
 
     @property
     def arrays(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -32,12 +32,12 @@ class Adjacency:
 
 
 def adjacency(n: int, edges: Tensor) -> Adjacency:
-    """The ends of edges ``(m, 2)`` by node; those of a node in the order of the edges.
+    """Adjacency lists of edges ``(m, 2)``. Entries of a node are in the order of the edges.
 
     >>> adjacency(3, torch.tensor([[0, 1], [2, 1]])).neighbor
     tensor([1, 0, 2, 1], dtype=torch.int32)
     """
-    # Inside torch.func every new tensor would stand for something else; edges are numbers.
+    # torch.func would wrap the new tensors, but edges are plain numbers without derivatives.
     with torch._C._DisableFuncTorch():
         edges = checked_edges(n, edges)
         ends = edges.to(device="cpu", dtype=torch.int32).contiguous()
@@ -48,7 +48,7 @@ def adjacency(n: int, edges: Tensor) -> Adjacency:
 
 
 def checked_edges(n: int, edges: Tensor) -> Tensor:
-    """Refuse what is not pairs of different nodes."""
+    """``edges`` if they are pairs of different nodes; raises otherwise."""
     if edges.numel() == 0 and edges.dim() < 2:
         edges = edges.reshape(0, 2).long()
     if edges.dim() != 2 or edges.shape[1] != 2:
@@ -58,7 +58,7 @@ def checked_edges(n: int, edges: Tensor) -> Tensor:
             f"of edges for the whole batch.{hint}"
         )
     if edges.dtype.is_floating_point or edges.dtype.is_complex or edges.dtype == torch.bool:
-        raise TypeError(f"edges has dtype {edges.dtype}; expected integers: edges.long(), if they are whole.")
+        raise TypeError(f"edges has dtype {edges.dtype}; expected integers: edges.long(), if all are whole.")
     if n > MOST or 2 * len(edges) > MOST:
         raise ValueError(
             f"a graph of {n} nodes and {len(edges)} edges; expected at most {MOST} nodes and "

@@ -1,4 +1,4 @@
-"""Sums and products over edges in plain torch, for the devices that have no native code."""
+"""Sums and products over edges in plain torch, for devices without native code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def edge_sum(
 
 
 def table_sum(x: Tensor, unary: Tensor | None, tables: Tensor, edges: Tensor) -> Tensor:
-    """u_i + the sum of T_ij x_j, with ``tables`` (1 or images, m, L, L) transposed at the second node."""
+    """u_i + sum_j T_ij x_j with T_ji = T_ij', for ``tables`` (1 or images, m, L, L)."""
     i, j = edges.long().unbind(-1)
     y = torch.zeros_like(x).index_add(-2, i, (tables @ x[:, j].unsqueeze(-1)).squeeze(-1))
     y = y.index_add(-2, j, (x[:, i].unsqueeze(-2) @ tables).squeeze(-2))
@@ -35,13 +35,13 @@ def table_sum(x: Tensor, unary: Tensor | None, tables: Tensor, edges: Tensor) ->
 
 
 def edge_inner(a: Tensor, b: Tensor, turned: float, edges: Tensor) -> Tensor:
-    """<a_i, b_j> + turned <a_j, b_i>, (images, m)."""
+    """<a_i, b_j> + turned <a_j, b_i> of each edge (i, j), (images, m)."""
     i, j = edges.long().unbind(-1)
     return (a[:, i] * b[:, j]).sum(-1) + turned * (a[:, j] * b[:, i]).sum(-1)
 
 
 def edge_outer(a: Tensor, b: Tensor, edges: Tensor) -> Tensor:
-    """a_i b_j' + b_i a_j', (images, m, L, L)."""
+    """a_i b_j' + b_i a_j' of each edge (i, j), (images, m, L, L)."""
     i, j = edges.long().unbind(-1)
     outer = lambda left, right: left.unsqueeze(-1) * right.unsqueeze(-2)  # noqa: E731
     return outer(a[:, i], b[:, j]) + outer(b[:, i], a[:, j])

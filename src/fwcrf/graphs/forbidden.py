@@ -1,7 +1,7 @@
-"""Pairs of labels that cost +inf, replaced by a cost that no other choice of labels can make up for.
+"""Finite penalties instead of +inf for forbidden pairs of labels.
 
-Infinity itself would be multiplied by probabilities that are 0. If some labelling avoids every such pair, the
-best labelling stays the best.
+inf times a probability of 0 would be NaN. The penalty exceeds any gain from other labels. The best
+labelling therefore stays the best, if a labelling without forbidden pairs exists.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fwcrf.torch_ops.native import has_values
 
 
 def finite_tables(tables: Tensor, unary: Tensor) -> Tensor:
-    """``(*batch, m, L, L)`` without infinities; the tensor itself if it has none."""
+    """Tables ``(*batch, m, L, L)`` with penalties instead of +inf; the tensor itself if it has none."""
     infinite = _infinite(tables, "tables")
     if infinite is None:
         return tables
@@ -23,7 +23,7 @@ def finite_tables(tables: Tensor, unary: Tensor) -> Tensor:
 
 
 def finite_matrix(matrix: Tensor, weight: Tensor, num_edges: int, unary: Tensor) -> Tensor:
-    """The same for a matrix that edges share."""
+    """``finite_tables`` for a matrix shared by all edges."""
     infinite = _infinite(matrix, "the matrix over labels")
     if infinite is None:
         return matrix
@@ -40,7 +40,7 @@ def finite_matrix(matrix: Tensor, weight: Tensor, num_edges: int, unary: Tensor)
 
 
 def _infinite(costs: Tensor, name: str) -> Tensor | None:
-    """Where costs are +inf, None if nowhere; NaN and -inf are refused."""
+    """Mask of the costs that are +inf. None if there are none. Raises for NaN and -inf."""
     if not has_values(costs) or bool(torch.isfinite(costs.detach().sum())):
         return None
     if bool(torch.isnan(costs).any()) or bool((costs == -torch.inf).any()):
@@ -57,7 +57,7 @@ def _unary_spread(unary: Tensor) -> Tensor:
 
 
 def _range(costs: Tensor) -> tuple[Tensor, Tensor]:
-    """The least finite cost of the last axis, and how far the largest lies above it."""
+    """The least finite cost along the last axis, and the largest finite cost minus it."""
     costs = costs.detach()
     infinite = torch.isinf(costs)
     none = infinite.all(-1)

@@ -1,4 +1,4 @@
-"""Grids of pixels or voxels as graphs."""
+"""Grid graphs of pixels or voxels."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def grid(
     weight: float = 1.0,
     beta: float | None = None,
 ) -> Edges:
-    """The neighbours in a grid of any number of axes, its nodes numbered row by row.
+    """Edges and weights of a grid with any number of axes. Nodes are numbered row by row.
 
-    ``connectivity`` is how many neighbours a node has: 4 or 8 in two dimensions, 6, 18 or 26 in three, ...;
-    the fewest unless given. The weight of an edge is ``weight`` over its length. With an ``image`` of that
-    shape, channels last if it has them, it is also multiplied by exp(-beta d^2), d the distance of the two
-    colours, so that neighbours of different colour are parted more easily; ``beta`` is 1 / (2 mean d^2)
-    unless given.
+    ``connectivity`` is the number of neighbours of an inner node: 4 or 8 in two dimensions, 6, 18 or 26 in
+    three, ...; the default is the smallest. The weight of an edge is ``weight`` divided by its length. With
+    an ``image`` of that shape (optional channels last), it is also multiplied by exp(-beta d^2), where d is
+    the distance of the two colours, so that different labels cost less between different colours. ``beta``
+    defaults to 1 / (2 mean d^2).
 
     >>> grid((2, 2)).edges.tolist()
     [[0, 1], [2, 3], [0, 2], [1, 3]]
@@ -57,7 +57,7 @@ def grid(
 
 
 def _offsets(axes: int, connectivity: int | None) -> list[tuple[int, ...]]:
-    """One of each two opposite steps to a neighbour, the shorter ones first, the last axis first."""
+    """Offsets to neighbours, one of each opposite pair, the shorter ones first, the last axis first."""
     steps = [o for o in itertools.product((0, 1, -1), repeat=axes) if next(filter(None, o), 0) == 1]
     kinds = {2 * sum(sum(map(abs, o)) <= far for o in steps): far for far in range(1, axes + 1)}
     if connectivity is None:
@@ -72,7 +72,7 @@ def _offsets(axes: int, connectivity: int | None) -> list[tuple[int, ...]]:
 
 
 def _part(offset: Sequence[int], sign: int) -> tuple[slice, ...]:
-    """The nodes that have a neighbour at an offset, or those that are one."""
+    """Slices of the nodes with a neighbour at ``offset`` (sign 1), or of these neighbours (sign -1)."""
     ends = {0: slice(None), 1: slice(None, -1), -1: slice(1, None)}
     return tuple(ends[sign * o] for o in offset)
 
@@ -90,7 +90,7 @@ def _contrast(
         )
     color = color.reshape(-1, color.shape[-1])
     if not bool(torch.isfinite(color).all()):
-        raise ValueError("image has NaN or infinite values; expected finite ones.")
+        raise ValueError("image has NaN or infinite values; expected finite values.")
     d = (color[edges[:, 0]] - color[edges[:, 1]]).square().sum(-1)
     if beta is None:
         mean = float(d.mean()) if len(d) else 0.0

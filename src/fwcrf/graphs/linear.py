@@ -1,4 +1,4 @@
-"""What ``SparseMRF.solve`` answers for a linear relaxation."""
+"""``SparseMRF.solve`` for the solvers of the linear relaxation."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from fwcrf.solvers.minimize import minimize
 
 @dataclass(frozen=True, eq=False)
 class LinearSolution(GraphSolution):
-    """A ``GraphSolution`` with what is known of the edges; ``bound`` is always there."""
+    """A ``GraphSolution`` with probabilities of edges; ``bound`` is never None."""
 
-    edge_probabilities: Tensor | None = None  # (*batch, m, L, L), by the labels of the first and second node
+    edge_probabilities: Tensor | None = None  # (*batch, m, L, L), rows by the first node
     solver: LinearSolver | None = None
     relaxation: Relaxation | None = None
-    point: Tensor | None = None  # of the relaxation, where the solver ended
+    point: Tensor | None = None  # last iterate, a point of the relaxation
 
     @cached_property
     def log_partition_bound(self) -> Tensor | None:
-        """log sum exp(-E) over all labellings is not above it, ``(*batch,)``; only of 'lp-trw', weight 1."""
+        """Upper bound on log sum exp(-E) over labellings, ``(*batch,)``. None but for lp-trw, weight 1."""
         assert self.solver is not None and self.relaxation is not None and self.point is not None
         assert self.model is not None
         found = self.solver.log_partition_bound(self.relaxation, self.point)
@@ -48,7 +48,7 @@ def solve(
     tol: float | None,
     callback: Callable[[int, Tensor], None] | None,
 ) -> LinearSolution:
-    """Steps of a solver on the relaxation of a model; ``x0`` and what ``callback`` sees are rows of nodes."""
+    """The solution after steps on the relaxation of a model. ``x0`` and ``callback`` have rows of nodes."""
     E = model.energy()
     R = relax(model.unary, model.edges, model.tables())
     rounding = partial(_better, rounding)
@@ -84,10 +84,10 @@ def solve(
 
 
 def _better(rounding: roundings.Rounding, E: Energy, x: Tensor) -> Tensor:
-    """Rounded from x, or from the most likely labels: the lower one.
+    """The labels of lower energy: rounded from x, or from the argmax of x.
 
-    A relaxation's x may be close to the best labels while its energy as probabilities of nodes that are
-    independent is not; where x is undecided it is the other way round.
+    The argmax may be near the best labels while E of x, as independent probabilities of nodes, is high. If
+    x is far from a vertex, rounding from x is better.
     """
     likely = roundings.nearest(x)
     first, second = rounding(E, x), rounding(E, one_hot(likely, x.shape[-1]).to(x))

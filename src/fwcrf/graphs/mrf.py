@@ -1,4 +1,4 @@
-"""A Markov random field on any graph."""
+"""Markov random fields on sparse graphs."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ from fwcrf.torch_ops.native import check_finite, has_values
 class SparseMRF:
     """E(labels) = constant + sum_i unary_i(labels_i) + sum over edges (i, j) of T_ij(labels_i, labels_j).
 
-    ``unary`` is ``(*batch, n, L)``, float32 or float64; +inf forbids a label, which is also how nodes with
-    fewer labels than others are written. ``edges`` is ``(m, 2)``, the same for the whole batch; edges between
-    the same nodes add up, and one from j to i counts as one from i to j with its table transposed.
-    ``pairwise`` is a number or one per edge (Potts weights), a matrix ``(L, L)`` that all edges share, a
-    table per edge ``(m, L, L)``, or a potential of ``fwcrf.graphs``. A pair of labels that costs +inf is
-    forbidden: see ``energy``.
+    ``unary`` is ``(*batch, n, L)``, float32 or float64; +inf forbids a label, also for nodes with fewer
+    labels. ``edges`` is ``(m, 2)``, common to the whole batch. Edges between the same nodes add up; an edge
+    (j, i) equals an edge (i, j) with its table transposed. ``pairwise`` is a number or one per edge (Potts
+    weights), a matrix ``(L, L)`` shared by all edges, a table per edge ``(m, L, L)``, or a potential of
+    ``fwcrf.graphs``. A cost of +inf forbids a pair of labels: see ``energy``.
 
     >>> mrf = SparseMRF(torch.tensor([[0.0, 2.0], [0.5, 0.0], [3.0, 0.0]]), [[0, 1], [1, 2]], 1.0)
     >>> found = mrf.solve("mf")
@@ -44,7 +43,7 @@ class SparseMRF:
     edges: Tensor
     pairwise: Potential
     constant: float = 0.0
-    cardinalities: Tensor | None = None  # (n,): how many labels each node has, where they differ
+    cardinalities: Tensor | None = None  # (n,): number of labels per node; None: L
 
     def __init__(
         self, unary: Any, edges: Any, pairwise: Any, *, constant: float = 0.0, cardinalities: Any = None
@@ -93,24 +92,23 @@ class SparseMRF:
         return len(self.edges)
 
     def energy(self) -> Energy:
-        """E as the solvers see it, without the constant: ``pairwise`` is the graph's operator P.
+        """E for the solvers, without the constant. ``pairwise`` is the graph's operator P.
 
-        Where a pair of labels is forbidden, P has a finite cost there, larger than all that the other labels
-        can make up for.
+        P has a large finite cost instead of +inf for a forbidden pair of labels (``graphs.forbidden``).
         """
         return self._energy  # type: ignore[attr-defined]
 
     def tables(self) -> Tensor:
-        """What each edge costs by the labels of its nodes, ``(*batch, m, L, L)``, finite as in ``energy``."""
+        """The cost of each edge by the labels of its nodes, ``(*batch, m, L, L)``, finite as ``energy``'s."""
         return self.energy().pairwise.tables()  # type: ignore[attr-defined]
 
     def given_tables(self) -> Tensor:
-        """The same with +inf where a pair of labels is forbidden."""
+        """``tables`` with +inf for forbidden pairs of labels."""
         return self._given.tables()  # type: ignore[attr-defined]
 
     @torch.no_grad()
     def value(self, labels: Tensor) -> Tensor:
-        """E of labels ``(*batch, n)``, the constant included, ``(*batch,)`` in float64; +inf if forbidden."""
+        """E of labels ``(*batch, n)`` with the constant, ``(*batch,)`` in float64; +inf if forbidden."""
         labels = torch.as_tensor(labels, device=self.unary.device)
         shape, L = self.unary.shape[:-1], self.num_labels
         if labels.dtype.is_floating_point or labels.dtype == torch.bool:
@@ -141,11 +139,11 @@ class SparseMRF:
     ) -> GraphSolution:
         """Labels of low energy: ``num_steps`` steps of a solver, then rounding.
 
-        ``settings`` are those of a solver given by name (``weight=``, ``step=``, ...); ``trace``, ``tol``,
-        ``x0`` and ``callback`` are those of ``fwcrf.minimize``. With ``rounding="bcd"`` no node can gain by
-        moving alone, and ``restarts`` local searches from disturbed labels follow, random but the same for
-        the same ``seed``. The solvers ``lp-...`` answer with a ``fwcrf.graphs.LinearSolution``, which
-        has a lower bound on the energy and the probabilities of edges.
+        ``settings`` are arguments of a solver given by name (``weight=``, ``step=``, ...). ``trace``,
+        ``tol``, ``x0`` and ``callback`` are as in ``fwcrf.minimize``. With ``rounding="bcd"`` no change of
+        one node's label lowers the energy; then ``restarts`` local searches start from randomly changed
+        labels, reproducible by ``seed``. The solvers ``lp-...`` return a
+        ``fwcrf.graphs.LinearSolution``, with a lower bound on the energy and probabilities of edges.
         """
         if isinstance(restarts, bool) or int(restarts) != restarts or restarts < 0:
             raise ValueError(f"restarts={restarts!r}; expected 0 or more.")
@@ -154,8 +152,8 @@ class SparseMRF:
         if isinstance(solver, str):
             solver = solvers.get(solver, **settings)
         elif settings:
-            raise TypeError(f"{', '.join(settings)} beside a solver that is made; give them to solvers.get.")
-        from fwcrf.graphs.linear import solve as solve_relaxation  # which returns a GraphSolution
+            raise TypeError(f"{', '.join(settings)} with a solver object; pass settings to solvers.get(...).")
+        from fwcrf.graphs.linear import solve as solve_relaxation  # imports this module
 
         if isinstance(solver, LinearSolver):
             return solve_relaxation(
@@ -188,10 +186,10 @@ class SparseMRF:
 
 @dataclass(frozen=True, eq=False)
 class GraphSolution(Solution):
-    """A ``Solution`` whose energy has the model's constant in it, with a lower bound where one is known."""
+    """A ``Solution`` whose energy includes the model's constant. ``bound`` is None if no bound is known."""
 
     model: SparseMRF | None = None
-    bound: Tensor | None = None  # (*batch,), float64: no labelling has less
+    bound: Tensor | None = None  # (*batch,), float64: lower bound on every labelling's energy
 
     @cached_property
     def energy(self) -> Tensor:
@@ -246,5 +244,7 @@ def _cardinalities(value: Any, unary: Tensor) -> Tensor:
         )
     beyond = torch.arange(L) >= sizes.unsqueeze(-1)
     if not bool((unary.detach().cpu()[..., beyond] == torch.inf).all()):
-        raise ValueError("cardinalities leave out labels that unary allows; expected +inf for them.")
+        raise ValueError(
+            "cardinalities exclude labels that unary allows; expected +inf in unary for these labels."
+        )
     return sizes

@@ -1,4 +1,4 @@
-"""P of a sparse graph: what ``pairwise`` is for a dense model."""
+"""The operator P of a sparse graph, the counterpart of ``pairwise.dense``."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from fwcrf.torch_ops.native import threads_for
 class Sparse(Pairwise):
     """P with a block per edge: T_ij at (i, j) and T_ij' at (j, i), so that an edge costs x_i' T_ij x_j.
 
-    Edges that are listed twice, in whichever direction, add up. Self-edges there are none, and none were left
-    out: nothing is known that would make P definite.
+    Edges listed several times, in either direction, add up. P has no self-edges, and none were removed from
+    it, so no diagonal is known that would make P definite.
     """
 
     graph: Adjacency
@@ -30,7 +30,7 @@ class Sparse(Pairwise):
     @property
     @abstractmethod
     def batch_shape(self) -> torch.Size:
-        """The batch of the potentials, empty if they have none."""
+        """The batch shape of the potentials, () without a batch."""
 
     def __call__(self, x: Tensor) -> Tensor:
         return self._sum(x, None)
@@ -52,7 +52,7 @@ class Sparse(Pairwise):
 
     @abstractmethod
     def _flat(self, x: Tensor, unary: Tensor | None, batch: torch.Size) -> Tensor:
-        """The answer for ``(images, n, L)``."""
+        """P x + unary for ``(images, n, L)``."""
 
     def _check(self, x: Tensor) -> None:
         check_values(x, self.graph.n, self.batch_shape)
@@ -75,7 +75,7 @@ class Sparse(Pairwise):
 
     @abstractmethod
     def of_labels(self, labels: Tensor) -> Tensor:
-        """What the edges cost together, ``(*batch,)`` in float64, for labels ``(*batch, n)``."""
+        """The total cost of the edges, ``(*batch,)`` in float64, for labels ``(*batch, n)``."""
 
     @torch.no_grad()
     def descend(self, unary: Tensor, x: Tensor, *, max_sweeps: int, restarts: int, seed: int) -> Tensor:
@@ -86,7 +86,7 @@ class Sparse(Pairwise):
         weight, matrix, tables = (None if t is None else to(t) for t in self._potentials(batch))
         x_, u = to(_images(x, batch, 2)), to(_images(unary, batch, 2))
         out = torch.empty(x_.shape[:-1], dtype=torch.int64)
-        # Images are what threads share; the nodes of one depend on one another.
+        # One thread per image: the descent visits the nodes of an image in sequence.
         threads = min(len(x_), threads_for(20 * x_.numel()))
         _core.graph_descent(
             u, x_, weight, matrix, tables, graph.first, graph.neighbor, graph.slot, max_sweeps, restarts,
@@ -101,13 +101,13 @@ class Sparse(Pairwise):
 
 @dataclass(frozen=True, eq=False)
 class SharedEdges(Sparse):
-    """T_ij = weight M for all edges, M a matrix or, where there is none, Potts."""
+    """T_ij = weight M for all edges. M is a matrix, or Potts if ``matrix`` is None."""
 
     graph: Adjacency
     num_labels: int
-    weight: Tensor  # (*batch, m), or (*batch, 1) for one that all edges share
+    weight: Tensor  # (*batch, m), or (*batch, 1) for a common weight
     matrix: Tensor | None = None  # (*batch, L, L)
-    symmetric: bool = True  # whether M' = M is known
+    symmetric: bool = True  # True only if M' = M is known
 
     @property
     def batch_shape(self) -> torch.Size:
@@ -122,7 +122,7 @@ class SharedEdges(Sparse):
         if matrix is None or self.symmetric:
             M = None if matrix is None else matrix.to(x)
             return edge_sum(x, unary, weight, M, matrix is None, 1.0, self.graph)
-        # M = S + A: its halves go with the sum and the difference of what comes along and against an edge.
+        # M = even + odd part. The second node of an edge gets M' = even - odd, hence -1.0 for the odd part.
         even, odd = 0.5 * (matrix + matrix.mT).to(x), 0.5 * (matrix - matrix.mT).to(x)
         y = edge_sum(x, unary, weight, even, False, 1.0, self.graph)
         return edge_sum(x, y, weight, odd.mT, False, -1.0, self.graph)
@@ -162,7 +162,7 @@ class SharedEdges(Sparse):
 
 @dataclass(frozen=True, eq=False)
 class TableEdges(Sparse):
-    """T_ij given for every edge."""
+    """T_ij from a table per edge."""
 
     graph: Adjacency
     num_labels: int
@@ -196,7 +196,7 @@ class TableEdges(Sparse):
 
 
 def _images(t: Tensor, batch: torch.Size, axes: int, *, one: bool = False) -> Tensor:
-    """A tensor with the batch as one axis; with ``one``, of size 1 where it is the same for all images."""
+    """``t`` with the batch as one axis; with ``one``, of size 1 if it has a single image."""
     own = t.shape[: t.dim() - axes]
     rest = t.shape[t.dim() - axes :]
     if one and math.prod(own) == 1:

@@ -1,7 +1,7 @@
-"""What an edge costs, by the labels of its two nodes.
+"""Potentials: the cost of an edge as a function of the labels of its two nodes.
 
-Potentials that the edges share are weights times one matrix over labels; others are a table per edge. An edge
-(i, j) with labels s and t costs ``weight * matrix[s, t]`` or ``table[s, t]``: rows go with the first node.
+A shared potential is a weight per edge times one matrix over labels; ``Tables`` has a table per edge. An edge
+(i, j) with labels s and t costs ``weight * matrix[s, t]`` or ``table[s, t]``: rows belong to the first node.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Potts:
     weight: Number = 1.0  # one for all edges, (m,) or (*batch, m)
 
     def matrix(self, num_labels: int, like: Tensor) -> Tensor | None:
-        return None  # known without being written down
+        return None  # implicit: 1 - identity
 
 
 @dataclass(frozen=True, eq=False)
 class TruncatedLinear:
-    """weight min(|s - t|, truncation): labels that are numbers, such as depths.
+    """weight min(|s - t|, truncation), for numeric labels such as depths.
 
     >>> TruncatedLinear(truncation=2.0).matrix(4, torch.zeros(1))[0]
     tensor([0., 1., 2., 2.])
@@ -61,7 +61,7 @@ class TruncatedQuadratic:
 
 @dataclass(frozen=True, eq=False)
 class Full:
-    """weight values[s, t]: any matrix, ``(L, L)`` or ``(*batch, L, L)``; it need not be symmetric."""
+    """weight values[s, t] with any matrix ``(L, L)`` or ``(*batch, L, L)``, symmetric or not."""
 
     values: Any
     weight: Number = 1.0
@@ -82,7 +82,7 @@ Potential = Shared | Tables
 
 
 def potential(value: Any, num_edges: int, num_labels: int) -> Potential:
-    """Read what a user passes: a number or one per edge is Potts, a matrix is shared, else tables.
+    """The potential of a user's argument: Potts for a number or ``(m,)``, Full for ``(L, L)``, or Tables.
 
     >>> potential(2.0, num_edges=5, num_labels=3)
     Potts(weight=2.0)
@@ -99,13 +99,13 @@ def potential(value: Any, num_edges: int, num_labels: int) -> Potential:
     raise ValueError(
         f"pairwise has shape {shape}; expected a number or ({num_edges},) for Potts, ({num_labels}, "
         f"{num_labels}) for a matrix that the {num_edges} edges share, or ({num_edges}, {num_labels}, "
-        f"{num_labels}) for a table per edge. Other shapes, and batches, are said with fwcrf.graphs.Potts, "
+        f"{num_labels}) for a table per edge. For batches and other shapes, pass fwcrf.graphs.Potts, "
         "TruncatedLinear, TruncatedQuadratic, Full or Tables."
     )
 
 
 def read_weight(weight: Number, num_edges: int, like: Tensor) -> Tensor:
-    """Weights as ``(*batch, m)``, or ``(*batch, 1)`` for one that all edges share."""
+    """Weights as ``(*batch, m)``, or ``(*batch, 1)`` for a common weight of all edges."""
     w = _floats(weight, "the weight of the edges", like)
     w = w.unsqueeze(-1) if w.dim() == 0 else w
     if w.shape[-1] not in (1, num_edges):

@@ -1,4 +1,4 @@
-"""Superpixels as the nodes of a graph."""
+"""Graphs whose nodes are superpixels."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from fwcrf.graphs.grid import grid
 
 @dataclass(frozen=True, eq=False)
 class Superpixels:
-    """Which pixels belong together, and how long a border two of the regions share."""
+    """A segmentation into regions, with the lengths of the borders between them."""
 
-    nodes: Tensor  # (*shape), int64: 0 to n - 1
+    nodes: Tensor  # (*shape), int64: region of each pixel, 0 to n - 1
     sizes: Tensor  # (n,): pixels
     edges: Tensor  # (m, 2), the smaller node first
     lengths: Tensor  # (m,): pairs of neighbouring pixels across the border
@@ -33,18 +33,18 @@ class Superpixels:
         return sums.index_add(-2, self.nodes.flatten().to(flat.device), flat)
 
     def mean(self, values: Tensor) -> Tensor:
-        """The mean, laid out as ``total`` is."""
+        """The mean of values over each region, ``(*batch, n, channels)``."""
         return self.total(values) / self.sizes.to(values).unsqueeze(-1)
 
     def spread(self, values: Tensor) -> Tensor:
-        """One value per region, ``(*batch, n)``, back to pixels, ``(*batch, *shape)``."""
+        """The value of each pixel's region, ``(*batch, *shape)``, from values per region ``(*batch, n)``."""
         return values[..., self.nodes.to(values.device)]
 
 
 def superpixels(regions: Tensor | np.ndarray, connectivity: int | None = None) -> Superpixels:
-    """The graph of a map of regions: whole numbers of any value, one per pixel or voxel.
+    """The region graph of a map with an integer region id per pixel or voxel.
 
-    ``connectivity`` is that of ``grid``, by which pixels are neighbours.
+    ``connectivity`` defines neighbouring pixels, as in ``grid``.
 
     >>> s = superpixels(torch.tensor([[7, 7, 9], [7, 4, 9]]))
     >>> s.edges.tolist(), s.lengths.tolist(), s.sizes.tolist()

@@ -1,7 +1,7 @@
 """Models in the format of the UAI competitions, with unary and pairwise factors.
 
-A factor is a table of values that are not negative, and the model their product: an energy is minus the
-logarithm of a value. Factors over the same variables add up; those without variables go into the constant.
+A factor is a table of non-negative values, and the model is the product of its factors. An energy is
+-log(value). Factors of the same variables add up; factors without variables go into the constant.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from fwcrf.storage.atomic import check_writable, writing
 from fwcrf.storage.errors import FileError
 from fwcrf.storage.limits import DEFAULT_LIMIT, check_size
 
-# exp(-E) of a larger energy leaves the range of float64 with all its digits.
+# Largest range of a factor's energies: exp(-E) stays a normal float64 even with 100 more of the constant.
 _LARGEST = 600.0
-# Tables that are put into words before they are written.
+# Number of tables formatted before a write.
 _AT_ONCE = 20_000
 
 
@@ -33,9 +33,9 @@ def read_uai(
 ) -> SparseMRF:
     """A model from a ``.uai`` file, MARKOV or BAYES, gzipped or not, in float64.
 
-    ``evidence`` is a ``.evid`` file, or labels by variable: the other labels of those variables are
-    forbidden. A value of 0 is an energy of +inf. Factors over three and more variables are refused, and so
-    is a model that would take more than ``limit`` bytes.
+    ``evidence`` is a ``.evid`` file, or a dict of labels by variable; it forbids all other labels of these
+    variables. A value of 0 is an energy of +inf. Raises for factors of three or more variables, and for a
+    model of more than ``limit`` bytes.
     """
     _, numbers = read_numbers(path, ("MARKOV", "BAYES"), limit)
     path = Path(path)
@@ -53,9 +53,7 @@ def read_uai(
     unary = np.where(np.arange(L) < sizes[:, None], 0.0, np.inf)
     constant = float(_energies(numbers, tables[arity == 0], 1).sum())
     if not np.isfinite(constant):
-        raise FileError(
-            f"{path} has a factor without variables that is 0; expected some labelling to be possible."
-        )
+        raise FileError(f"{path} has a factor without variables that is 0; expected a positive value.")
     for size, chosen in _groups(arity == 1, sizes[scopes[:, 0]]):
         np.add.at(unary, (scopes[chosen, 0], slice(size)), _energies(numbers, tables[chosen], size))  # type: ignore[arg-type]
     pair = arity == 2
@@ -83,9 +81,9 @@ def read_uai(
 
 
 def write_uai(path: Path | str, mrf: SparseMRF) -> None:
-    """Write a model as MARKOV, whole or not at all; gzipped if the name ends in ``.gz``.
+    """Write a model as MARKOV, atomically; gzipped if the name ends in ``.gz``.
 
-    Energies come back as they were to float64's rounding; a constant is spread over the unary factors.
+    ``read_uai`` restores the energies up to rounding of float64. A constant is spread over the unary factors.
     """
     if mrf.unary.dim() != 2 or mrf.tables().dim() != 3:
         raise ValueError(
@@ -106,8 +104,8 @@ def write_uai(path: Path | str, mrf: SparseMRF) -> None:
 
 
 def _scopes(numbers: Numbers, at: int, count: int, n: int) -> tuple[np.ndarray, int]:
-    """The variables of each factor, (count, 2), -1 where there are fewer, and where the tables begin."""
-    numbers.take(at, count, f"the variables of {count} factors")  # at least a number each
+    """The variables of each factor, (count, 2) filled up with -1, and the index where the tables begin."""
+    numbers.take(at, count, f"the variables of {count} factors")  # at least one number each
     scopes = np.full((count, 2), -1, dtype=np.int64)
     window = numbers.values[at : at + 3 * count].tolist()
     starts, place = [0] * count, 0
@@ -119,8 +117,7 @@ def _scopes(numbers: Numbers, at: int, count: int, n: int) -> tuple[np.ndarray, 
             if 2 < arity < float("inf") and arity == int(arity):
                 numbers.refuse(
                     at + place,
-                    f"at most 2 variables in factor {factor}: unary and pairwise factors are read, those of "
-                    "higher order are not",
+                    f"at most 2 variables in factor {factor}: only unary and pairwise factors are supported",
                 )
             numbers.refuse(at + place, f"the number of variables of factor {factor}")
         starts[factor] = place
@@ -138,14 +135,14 @@ def _scopes(numbers: Numbers, at: int, count: int, n: int) -> tuple[np.ndarray, 
         scopes[has, column] = found
     twice = (arity == 2) & (scopes[:, 0] == scopes[:, 1])
     if twice.any():
-        numbers.refuse(int(start[twice.argmax()]) + 2, "another variable: the factor names one of them twice")
+        numbers.refuse(int(start[twice.argmax()]) + 2, "another variable: the factor names this one twice")
     return scopes, at + place
 
 
 def _tables(numbers: Numbers, at: int, scopes: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, int]:
-    """Where the values of each factor begin, and where the last table ends."""
+    """The index where the values of each factor begin, and the end of the last table."""
     each = np.where(scopes >= 0, sizes[scopes], 1)
-    # In float64, because the product of two absurd sizes would overflow.
+    # In float64, because the product of two huge sizes would overflow int64.
     if (each.astype(float).prod(1) + 1).sum() > len(numbers.values) - at:
         _shorter(numbers, at, each)
     expected = each.prod(1)
@@ -161,7 +158,7 @@ def _tables(numbers: Numbers, at: int, scopes: np.ndarray, sizes: np.ndarray) ->
 
 
 def _shorter(numbers: Numbers, at: int, each: np.ndarray) -> None:
-    """Say where a file ends, or goes wrong, that is too short for its tables."""
+    """Raise for the first wrong or truncated table of a file that is too short."""
     for factor, (a, b) in enumerate(each.tolist()):
         found = numbers.take(at, 1, f"the size of the table of factor {factor}")
         if found[0] != a * b:
@@ -171,7 +168,7 @@ def _shorter(numbers: Numbers, at: int, each: np.ndarray) -> None:
 
 
 def _groups(mask: np.ndarray, *sizes: np.ndarray) -> Iterator[tuple]:
-    """The factors of a kind by the sizes of their tables: (*sizes, indices)."""
+    """Yield the masked factors grouped by the sizes of their tables: (*sizes, indices)."""
     chosen = np.flatnonzero(mask)
     if not len(chosen):
         return
@@ -186,18 +183,18 @@ def _groups(mask: np.ndarray, *sizes: np.ndarray) -> Iterator[tuple]:
 
 
 def _energies(numbers: Numbers, start: np.ndarray, size: int) -> np.ndarray:
-    """-log of the values of tables of one size, (tables, size)."""
+    """-log of the values of tables of equal size, (tables, size)."""
     values = numbers.values[start[:, None] + np.arange(size)]
     wrong = ~((values >= 0) & (values < np.inf))
     if wrong.any():
         factor, entry = np.argwhere(wrong)[0]
-        numbers.refuse(int(start[factor] + entry), "a finite value that is not negative")
+        numbers.refuse(int(start[factor] + entry), "a finite value of at least 0")
     with np.errstate(divide="ignore"):
         return 0.0 - np.log(values)
 
 
 def _edges(scopes: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs that occur, the smaller variable first, (m, 2), and which of them each factor is about."""
+    """The distinct pairs (m, 2), smaller variable first, and the index of each factor's pair."""
     low, high = scopes.min(1, initial=n), scopes.max(1, initial=-1)
     keys, which = np.unique(low * n + high, return_inverse=True)
     return np.stack([keys // n, keys % n], 1), which.reshape(-1)
@@ -235,7 +232,7 @@ def _evidence(
             if not 0 <= variable < n or not 0 <= label < sizes[variable]:
                 raise ValueError(
                     f"evidence says that variable {variable} has label {label}; expected variables from 0 to "
-                    f"{n - 1} and labels that they have."
+                    f"{n - 1} and one of their labels."
                 )
         return known
     _, numbers = read_numbers(evidence, (), limit)
@@ -266,7 +263,7 @@ def _sizes(mrf: SparseMRF) -> np.ndarray:
 
 
 def _within_range(unary: np.ndarray, pairwise: np.ndarray, constant: float) -> tuple[np.ndarray, np.ndarray]:
-    """The same energy, constant included, with factors that exp(-E) can hold."""
+    """Unary and pairwise energies of the same total, constant included, whose exp(-E) fits float64."""
     rest = constant
     moved = []
     for costs in (unary, pairwise):
@@ -279,7 +276,7 @@ def _within_range(unary: np.ndarray, pairwise: np.ndarray, constant: float) -> t
             worst = (high - low).argmax()
             raise ValueError(
                 f"a factor has energies from {low[worst]:g} to {high[worst]:g}; expected at most "
-                f"{_LARGEST:g} between them: a file holds exp(-energy), which would become 0."
+                f"{_LARGEST:g} between them: a file stores exp(-energy), which would become 0."
             )
         shift = np.where(np.maximum(np.abs(low), np.abs(high)) > _LARGEST, low, 0.0)
         rest += float(shift.sum())
@@ -288,7 +285,7 @@ def _within_range(unary: np.ndarray, pairwise: np.ndarray, constant: float) -> t
     if abs(share) > 700 - _LARGEST:
         raise ValueError(
             f"the energy has a constant of {rest:g}; expected at most {700 - _LARGEST:g} per node: a file "
-            "holds exp(-energy)."
+            "stores exp(-energy)."
         )
     return moved[0] + share, moved[1]
 

@@ -1,4 +1,4 @@
-"""The numbers of a UAI file, with their places, so that an error can name line and token."""
+"""Parser for the numbers of a UAI file. Errors name line and token."""
 
 from __future__ import annotations
 
@@ -20,52 +20,52 @@ _NUMBER = re.compile(rb"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", r
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """All tokens of a file but the leading words, as float64."""
+    """All tokens of a file after the leading words, as float64."""
 
     path: Path
     text: bytes
     skipped: int  # leading words
     values: np.ndarray
 
-    def take(self, at: int, count: int, what: str) -> np.ndarray:
-        """``count`` numbers from ``at`` on; a file that ends before is truncated."""
+    def take(self, at: int, count: int, name: str) -> np.ndarray:
+        """``count`` numbers from index ``at`` on. Raises if the file ends before."""
         if count > len(self.values) - at:
             line = self.text.count(b"\n") + 1
             raise FileError(
                 f"{self.path} is truncated: it ends at line {line}, after {len(self.values) - at} of {count} "
-                f"numbers expected for {what}."
+                f"numbers expected for {name}."
             )
         return self.values[at : at + count]
 
-    def integers(self, at: int, count: int, what: str, low: int, high: int) -> np.ndarray:
-        """The same for whole numbers from ``low`` to ``high``."""
-        found = self.take(at, count, what)
+    def integers(self, at: int, count: int, name: str, low: int, high: int) -> np.ndarray:
+        """``take`` as int64. Raises unless all are whole numbers from ``low`` to ``high``."""
+        found = self.take(at, count, name)
         wrong = ~((found >= low) & (found <= high) & (found == np.floor(found)))
         if wrong.any():
-            self.refuse(at + int(wrong.argmax()), f"{what}, a whole number from {low} to {high}")
+            self.refuse(at + int(wrong.argmax()), f"{name}, a whole number from {low} to {high}")
         return found.astype(np.int64)
 
     def refuse(self, at: int, expected: str) -> None:
-        """Say that the token of number ``at`` is not what it should be."""
+        """Raise FileError for the token at index ``at``, with its line and the expectation."""
         line, token = place(self.text, self.skipped + at)
         raise FileError(f"{self.path}, line {line}: {token!r}; expected {expected}.")
 
 
 def read_numbers(path: Path | str, words: tuple[str, ...], limit: int) -> tuple[str, Numbers]:
-    """The leading word, one of ``words`` ("" if none are expected), and the numbers after it."""
+    """The leading word, one of ``words`` ("" if ``words`` is empty), and the numbers after it."""
     path = Path(path)
     text = _text(path, limit)
     word, skipped, rest = "", 0, text
     if words:
         first = re.match(rb"\s*(\S+)", text)
         if first is None:
-            raise FileError(f"{path} is empty; was it written to the end?")
+            raise FileError(f"{path} is empty; expected {' or '.join(words)}. Was it written completely?")
         word, skipped, rest = first[1].decode("latin-1").upper(), 1, text[first.end() :]
         if word not in words:
             line, token = place(text, 0)
             raise FileError(f"{path}, line {line}: {token!r}; expected {' or '.join(words)}.")
     with warnings.catch_warnings():
-        # What cannot be parsed is a warning in some versions and an error in others; here it is found below.
+        # numpy warns or raises for bad tokens, depending on its version; _check_all_read reports them.
         warnings.simplefilter("ignore")
         try:
             values = np.fromstring(rest, sep=" ") if rest.strip() else np.empty(0)
@@ -77,7 +77,7 @@ def read_numbers(path: Path | str, words: tuple[str, ...], limit: int) -> tuple[
 
 
 def place(text: bytes, index: int) -> tuple[int, str]:
-    """Line, from 1, and text of a token.
+    """Line number (from 1) and text of a token.
 
     >>> place(b"MARKOV\\n3\\n2 2 x", 4)
     (3, 'x')
@@ -87,7 +87,7 @@ def place(text: bytes, index: int) -> tuple[int, str]:
 
 
 def _check_all_read(numbers: Numbers, rest: bytes) -> None:
-    """numpy stops where a token is not a number, or in the middle of one that only begins like it."""
+    """Raise for the first token that is no number: numpy stops there, or within "3x", without an error."""
     values = numbers.values
     if len(values) and np.isnan(values).any():
         numbers.refuse(int(np.isnan(values).argmax()), "a number")
@@ -126,7 +126,7 @@ def _text(path: Path, limit: int) -> bytes:
         raise FileError(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
     if len(text) > limit:
         raise FileError(
-            f"{path} has more than {in_words(limit)} of text. If the file is to be trusted, raise the limit "
+            f"{path} has more than {in_words(limit)} of text. If you trust the file, raise the limit "
             "(limit=)."
         )
     return text

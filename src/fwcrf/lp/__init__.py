@@ -1,15 +1,15 @@
-"""The linear relaxation of pairwise models on graphs: solvers, lower bounds and what they are made of.
+"""The linear relaxation of pairwise models on graphs: solvers, lower bounds and their parts.
 
 ==========  ========================================  ===========================  =====================
 name        minimises                                 over                         oracle
 ==========  ========================================  ===========================  =====================
 lp-meshi    E_LP + lambda/2 |A x|^2                   simplices of nodes, edges    a vertex per row
-lp-bethe    E_LP - lambda H, Bethe's                  the local polytope           a linear program
+lp-bethe    E_LP - lambda H, Bethe                    the local polytope           a linear program
 lp-trw      E_LP - lambda H, tree-reweighted          the local polytope           a linear program
 lp-rho      E_LP - lambda H, with rho, smoothed       the local polytope           a linear program
 ==========  ========================================  ===========================  =====================
 
-docs/lp.md says which to take when.
+docs/lp.md compares them.
 """
 
 from fwcrf.lp.appearance import appearance_probabilities

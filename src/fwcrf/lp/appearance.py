@@ -1,4 +1,4 @@
-"""How often each edge is in a spanning tree drawn uniformly at random."""
+"""Edge appearance probabilities: P(edge is in a uniformly random spanning tree)."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from torch import Tensor
 from fwcrf.lp.traversal import traverse
 from fwcrf.optional import needed
 
-# Up to this many nodes the inverse of the Laplacian is formed.
+# Largest number of nodes for a dense inverse of the Laplacian.
 _SMALL = 2000
 _COLUMNS = 256
 
 
 def appearance_probabilities(n: int, edges: Tensor) -> Tensor:
-    """rho of each edge, ``(m,)`` in float64; 1 for a bridge, and in all they sum to n less the components.
+    """rho of each edge, ``(m,)`` in float64. It is 1 for a bridge, and sums to n - number of components.
 
-    By Kirchhoff's theorem it is the edge's effective resistance, where every edge is a resistor of 1 ohm.
+    By Kirchhoff's theorem, rho is the effective resistance of an edge if every edge is a resistor of 1 ohm.
 
     >>> appearance_probabilities(4, torch.tensor([[0, 1], [1, 2], [2, 0], [2, 3]]))
     tensor([0.6667, 0.6667, 0.6667, 1.0000], dtype=torch.float64)
@@ -36,7 +36,7 @@ def _by_inverse(n: int, edges: Tensor, roots: Tensor) -> Tensor:
     one = torch.ones(len(edges), dtype=torch.float64)
     A.index_put_((i, j), -one, accumulate=True).index_put_((j, i), -one, accumulate=True)
     A.diagonal().sub_(A.sum(-1))
-    # To ground one node of each component makes it invertible, and draws no current from between two nodes.
+    # Grounding one node per component makes A invertible and does not change resistances between nodes.
     A.diagonal()[roots] += 1
     G = torch.cholesky_inverse(torch.linalg.cholesky(A))
     return G[i, i] + G[j, j] - 2 * G[i, j]

@@ -1,4 +1,4 @@
-"""Entropies of a graph from those of its nodes and edges, and the free energies that they make."""
+"""Entropies of a graph, approximated by entropies of its nodes and edges, and their free energies."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class FreeEnergy:
 
         H(x) = sum_i H(x_i) - sum_ij rho_ij (H(x_i) + H(x_j) - H(x_ij)).
 
-    rho = 1 is Bethe's entropy, exact on forests; the probabilities of edges in random spanning trees make f
-    convex. Below ``eta``, z log z is continued by a parabola and f is smooth; without it the gradient is
-    infinite where x is 0 (and finite here, but large).
+    rho = 1 is Bethe's entropy, exact on forests. Appearance probabilities of spanning trees make f convex on
+    the local polytope. With ``eta`` > 0, a parabola replaces z log z for z < eta, and f is smooth. With
+    eta = 0 the gradient is infinite at x = 0; the code returns a large finite number there.
     """
 
     relaxation: Relaxation
@@ -37,7 +37,7 @@ class FreeEnergy:
 
     @property
     def counts(self) -> Tensor:
-        """How often the entropy of each row is in H, ``(n + m, 1)``: for nodes that may be less than 0."""
+        """The coefficient of each row's entropy in H, ``(n + m, 1)``; possibly negative for nodes."""
         E = self.relaxation
         rho = self.rho.to(E.unary)
         nodes = rho.new_ones(E.num_nodes).index_add(0, E.edges.flatten(), -rho.repeat_interleave(2))
@@ -48,7 +48,7 @@ class FreeEnergy:
             z = x.clamp(min=self.eta)
             below = (x - self.eta).clamp(max=0.0)
             h = -torch.xlogy(z, z) - (1 + z.log()) * below - below.square() / (2 * self.eta)
-            # What is forbidden has no entropy, not that of the parabola at 0.
+            # A forbidden label has no entropy, not even the parabola's value at 0.
             h = h.masked_fill(self.unary == torch.inf, 0.0)
         else:
             h = -torch.xlogy(x, x)
@@ -66,16 +66,16 @@ class FreeEnergy:
 
     def hessian(self, d: Tensor) -> Tensor:
         raise TypeError(
-            "a free energy is not quadratic, so that LineSearch() does not apply; expected "
+            "a free energy is not quadratic, so LineSearch() does not apply; expected "
             "step=SegmentSearch(), a number, or a rule that depends on k alone."
         )
 
     @property
     def smoothness(self) -> Tensor:
-        """L_f of the smoothed entropy; that of the others has none."""
+        """L_f of the smoothed entropy. Raises for eta = 0, where f has no Lipschitz gradient."""
         if not self.eta > 0:
             raise TypeError(
-                "the gradient of this free energy is infinite where a probability is 0, so that Adaptive() "
+                "the gradient of this free energy is infinite where a probability is 0, so Adaptive() "
                 "does not apply; expected step=SegmentSearch(), or solver 'lp-rho' with its eta."
             )
         largest = self.weight * self.counts.amax().clamp(min=0.0) / self.eta
@@ -84,9 +84,9 @@ class FreeEnergy:
 
 @dataclass(frozen=True, eq=False)
 class ForestEntropy:
-    """g = -weight H over the local polytope of a forest, where H is the entropy of the whole distribution.
+    """g = -weight H over the local polytope of a forest, where H is the entropy of the joint distribution.
 
-    The oracle is exact, by dynamic programming: one step of Frank-Wolfe gives the marginals.
+    The oracle is exact, by dynamic programming: one full step of Frank-Wolfe gives the marginals.
     """
 
     polytope: LocalPolytope  # of a forest
@@ -114,7 +114,7 @@ class ForestEntropy:
         return self._entropy.grad(x)
 
     def curvature(self, d: Tensor) -> Tensor:
-        raise TypeError("an entropy is not quadratic, so that its curvature depends on the point.")
+        raise TypeError("an entropy is not quadratic, so its curvature depends on the point.")
 
     def bounds(self, num_labels: int) -> tuple[float, float]:
         E = self.polytope.relaxation

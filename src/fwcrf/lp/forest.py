@@ -1,4 +1,4 @@
-"""Best labels and marginals of a forest, by dynamic programming from the leaves to the roots and back."""
+"""MAP labels and marginals of a forest, by dynamic programming from the leaves to the roots and back."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def best_labels(
     unary: Tensor,  # (*batch, n, L)
     tables: Tensor,  # (*batch, m, L, L)
 ) -> tuple[Tensor, Tensor]:
-    """argmin of the energy, ``(*batch, n)``, and the messages ``(*batch, m, 2, L)`` that prove it."""
+    """argmin of the energy, ``(*batch, n)``, and optimal dual messages ``(*batch, m, 2, L)``."""
     belief = unary.clone()
     messages = unary.new_zeros(*tables.shape[:-2], 2, unary.shape[-1])
     choices = []
@@ -29,7 +29,7 @@ def best_labels(
     labels[..., forest.roots] = belief[..., forest.roots, :].argmin(-1)
     for (child, parent, _, _), choice in zip(forest.levels, reversed(choices), strict=True):
         labels[..., child] = choice.gather(-1, labels[..., parent].unsqueeze(-1)).squeeze(-1)
-    # A forbidden label has an infinite belief; no message about it is needed.
+    # A forbidden label has an infinite belief and needs no message.
     return labels, messages.masked_fill(torch.isinf(messages), 0.0)
 
 
@@ -38,9 +38,9 @@ def marginals(
     unary: Tensor,  # (*batch, n, L)
     tables: Tensor,  # (*batch, m, L, L)
 ) -> tuple[Tensor, Tensor]:
-    """Of nodes and of edges, in the distribution proportional to exp(-energy)."""
+    """Marginals of nodes and of edges in the distribution proportional to exp(-energy)."""
     belief = unary
-    conditionals = []  # of a child's label, given its parent's
+    conditionals = []  # P(label of child | label of parent)
     for level in reversed(forest.levels):
         costs = _costs(level, tables) + belief[..., level.child, :, None]
         least = -torch.logsumexp(-costs, -2)
@@ -56,6 +56,6 @@ def marginals(
 
 
 def _costs(level: Level, tables: Tensor) -> Tensor:
-    """The tables of a level's edges, by the label of the child and then that of the parent."""
+    """The tables of a level's edges, rows by the child's label and columns by the parent's."""
     found = tables[..., level.edge, :, :]
     return torch.where(level.turned[:, None, None], found.mT, found)

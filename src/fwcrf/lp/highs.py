@@ -1,4 +1,4 @@
-"""Linear programs over the local polytope of any graph, solved by HiGHS."""
+"""Linear programs over the local polytope, solved by HiGHS."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from fwcrf.optional import needed
 
 
 class Program:
-    """min <c, x> over the local polytope of one image, whose forbidden labels are left out of the program."""
+    """min <c, x> over the local polytope of one image. Forbidden labels are not variables of the program."""
 
     def __init__(self, relaxation: Relaxation, theta: Tensor) -> None:
         self.relaxation = relaxation
         self.allowed: np.ndarray = (theta < torch.inf).cpu().numpy()  # (n + m, L L)
 
     def solve(self, c: Tensor) -> tuple[Tensor, Tensor]:
-        """A vertex, ``(n + m, L L)``, and the messages ``(m, 2, L)`` that prove it up to rounding."""
+        """An optimal vertex, ``(n + m, L L)``, and dual messages ``(m, 2, L)``, optimal up to rounding."""
         optimize = needed("scipy.optimize", "graphs")
         E = self.relaxation
         costs = c.detach().cpu().numpy()[self.allowed]
-        # Numbers of ordinary size, for tolerances that are absolute.
+        # Scale costs to at most 1, because the tolerances of HiGHS are absolute.
         scale = max(float(np.abs(costs).max()), np.finfo(float).tiny)
         constraints, right = self._constraints
         found = optimize.linprog(costs / scale, A_eq=constraints, b_eq=right, method="highs")
@@ -39,13 +39,13 @@ class Program:
 
     @cached_property
     def _kept(self) -> np.ndarray:
-        """Which of the equations A x = 0 say anything: those of labels that are allowed, ``(m 2 L,)``."""
+        """Mask ``(m 2 L,)`` of the equations A x = 0 of allowed labels; the remaining ones are 0 = 0."""
         E = self.relaxation
         return self.allowed[: E.num_nodes, : E.num_labels][E.edges.cpu().numpy()].ravel()
 
     @cached_property
     def _constraints(self):
-        """Rows of nodes sum to 1, and A x = 0, in the columns that are allowed."""
+        """Matrix and right side of the equations: rows of nodes sum to 1, and A x = 0."""
         sparse = needed("scipy.sparse", "graphs")
         E = self.relaxation
         n, m, L = E.num_nodes, len(E.edges), E.num_labels

@@ -1,4 +1,4 @@
-"""The table of solvers for graphs, one line per row."""
+"""The solvers of the linear relaxation, by name."""
 
 from __future__ import annotations
 

@@ -17,14 +17,14 @@ from fwcrf.lp.traversal import Traversal, traverse
 
 class Answer(NamedTuple):
     x: Tensor  # argmin of <c, x>
-    least: Tensor  # (*batch,): no point has less
+    least: Tensor  # (*batch,): lower bound on the minimum
 
 
 @dataclass(frozen=True, eq=False)
 class LocalPolytope:
-    """All x >= 0 whose rows sum to 1 and agree, A x = 0.
+    """All x >= 0 whose rows sum to 1 and are consistent, A x = 0.
 
-    The oracle is exact: dynamic programming where the graph is a forest, HiGHS elsewhere.
+    The oracle is dynamic programming if the graph is a forest, and HiGHS otherwise.
     """
 
     relaxation: Relaxation
@@ -40,8 +40,8 @@ class LocalPolytope:
 
     @torch.no_grad()
     def solve(self, c: Tensor) -> Answer:
-        """argmin <c, x>, and a lower bound on the minimum that holds in spite of rounding."""
-        # Whoever looks at a point and then steps from it asks twice.
+        """argmin <c, x>, and a lower bound on the minimum that accounts for rounding."""
+        # A trace and the step from the same point call it with the same c.
         if self._last and torch.equal(self._last[0][0], c):
             return self._last[0][1]
         E = self.relaxation

@@ -1,4 +1,4 @@
-"""The linear relaxation of a graph's energy, laid out as rows on simplices: one per node, one per edge."""
+"""The linear relaxation of a graph's energy, as rows on simplices: one row per node and per edge."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fwcrf.pairwise import Diagonal, Pairwise
 class Relaxation(Energy):
     """E_LP(x) = <theta, x> with x of shape ``(*batch, n + m, L L)``.
 
-    The first n rows are the nodes', L numbers and then forbidden labels; the others are the edges', L L
-    numbers each, those of edge (i, j) at s L + t for the labels s of i and t of j. ``unary`` is theta, +inf
-    where a label is forbidden. A labelling is a point x whose rows are vertices that agree with one another,
-    A x = 0; the local polytope is all of A x = 0, and its minimum a lower bound on every labelling's energy.
+    The first n rows are of nodes: L numbers, padded with forbidden labels. The last m rows are of edges: L L
+    numbers, where edge (i, j) has labels s of i and t of j at s L + t. ``unary`` is theta, +inf for a
+    forbidden label. A labelling is a point x whose rows are vertices and consistent, A x = 0. The local
+    polytope is the set of all consistent points, so its minimum is a lower bound on every labelling's energy.
 
-    Always float64: a bound is of use only if it can be trusted.
+    Always float64, for reliable bounds.
 
     >>> E = relax(torch.tensor([[0.0, 2.0], [0.5, 0.0]]), torch.tensor([[0, 1]]), 1 - torch.eye(2)[None])
     >>> E.of_labels(E.rows(torch.tensor([0, 1])))
@@ -41,15 +41,15 @@ class Relaxation(Energy):
         return x[..., self.num_nodes :, :].unflatten(-1, (self.num_labels, self.num_labels))
 
     def join(self, nodes: Tensor, pairs: Tensor, fill: float = 0.0) -> Tensor:
-        """The rows of both, with ``fill`` where a node's row has no label."""
+        """x from the rows of nodes and edges; rows of nodes are padded with ``fill``."""
         L = self.num_labels
         return torch.cat([pad(nodes, (0, L * L - L), value=fill), pairs.flatten(-2)], -2)
 
     def disagreement(self, x: Tensor) -> Tensor:
-        """A x, ``(*batch, m, 2, L)``: what the row of an edge says of its nodes, less what they say."""
+        """A x, ``(*batch, m, 2, L)``: the marginals of each edge's row minus the rows of its nodes."""
         nodes, pairs = self.nodes(x), self.pairs(x)
-        said = torch.stack([pairs.sum(-1), pairs.sum(-2)], -2)
-        return said - nodes[..., self.edges, :]
+        marginals = torch.stack([pairs.sum(-1), pairs.sum(-2)], -2)
+        return marginals - nodes[..., self.edges, :]
 
     def transposed(self, y: Tensor) -> Tensor:
         """A' y."""
@@ -61,11 +61,10 @@ class Relaxation(Energy):
         return total.index_add(-2, self.edges.flatten(), y.flatten(-3, -2))
 
     def bound(self, c: Tensor, y: Tensor) -> Tensor:
-        """A number below <c, x> for every x of the local polytope, whatever the messages y, ``(*batch,)``.
+        """A lower bound on <c, x> over the local polytope, ``(*batch,)``, valid for any messages y.
 
-        There <A' y, x> = 0, so that the least of <c + A' y, x> over each row by itself is a lower bound, the
-        best of all if y solves the dual program. Less what rounding may have added, so that it holds as
-        printed.
+        A x = 0 gives <A' y, x> = 0, so the sum of the row minima of c + A' y is a lower bound. It is the
+        largest one if y solves the dual program. A bound on the rounding errors is subtracted.
         """
         finite = c.masked_fill(c == torch.inf, 0.0)
         sent = self.transposed(y)
@@ -75,28 +74,28 @@ class Relaxation(Energy):
         return (finite + sent).masked_fill(c == torch.inf, torch.inf).amin(-1).sum(-1) - slack
 
     def independent(self, nodes: Tensor) -> Tensor:
-        """The point of the local polytope with these rows of nodes and products of them for the edges."""
+        """The point of the local polytope with these rows of nodes and their products as rows of edges."""
         i, j = self.edges.unbind(-1)
         return self.join(nodes, nodes[..., i, :, None] * nodes[..., j, None, :])
 
     def uniform(self) -> Tensor:
-        """A point inside: every label that is allowed is as likely as the others."""
+        """An interior point: all allowed labels of a node are equally likely."""
         allowed = (self.nodes(self.unary) < torch.inf).to(self.unary)
         return self.independent(allowed / allowed.sum(-1, keepdim=True))
 
     def rows(self, labels: Tensor) -> Tensor:
-        """The labels of all rows, ``(*batch, n + m)``, for those of the nodes."""
+        """The labels of all rows, ``(*batch, n + m)``, from the labels of the nodes."""
         i, j = self.edges.unbind(-1)
         return torch.cat([labels, labels[..., i] * self.num_labels + labels[..., j]], -1)
 
     @property
     def degrees(self) -> Tensor:
-        """How many edges each node has, ``(n,)``."""
+        """The number of edges of each node, ``(n,)``."""
         return torch.bincount(self.edges.flatten(), minlength=self.num_nodes).to(self.unary)
 
 
 def relax(unary: Tensor, edges: Tensor, tables: Tensor) -> Relaxation:
-    """Of unary energies ``(*batch, n, L)``, +inf to forbid a label, and finite tables ``(..., m, L, L)``."""
+    """The relaxation of unary energies ``(*batch, n, L)``, +inf to forbid, and tables ``(..., m, L, L)``."""
     *batch, n, L = unary.shape
     if edges.dim() != 2 or edges.shape[1] != 2 or edges.dtype != torch.int64:
         raise ValueError(
@@ -119,7 +118,7 @@ def relax(unary: Tensor, edges: Tensor, tables: Tensor) -> Relaxation:
 
 @dataclass(frozen=True, eq=False)
 class Consistency(Pairwise):
-    """weight A' A: with it, an energy has the penalty weight/2 |A x|^2."""
+    """weight A' A, the operator of the penalty weight/2 |A x|^2."""
 
     relaxation: Relaxation
     weight: float

@@ -35,10 +35,10 @@ class LinearSolver(ABC):
 
     @abstractmethod
     def bound(self, E: Relaxation, x: Tensor) -> Tensor:
-        """A number that no labelling's energy is below, given where the solver ended, ``(*batch,)``."""
+        """A lower bound on every labelling's energy, ``(*batch,)``, from the last iterate x."""
 
     def log_partition_bound(self, E: Relaxation, x: Tensor) -> Tensor | None:
-        """A number that log sum exp(-E) over all labellings is not above, where one is known."""
+        """An upper bound on log sum exp(-E) over all labellings. None if none is known."""
         return None
 
 
@@ -46,9 +46,9 @@ class LinearSolver(ABC):
 class LocalConsistency(LinearSolver):
     """min E_LP(x) + weight/2 |A x|^2 over the simplices of all rows, by block-coordinate Frank-Wolfe.
 
-    Given the nodes, the rows of edges do not depend on one another, and given the edges neither do those of
-    nodes: a step moves every edge towards the vertex that its gradient asks for, each as far as is best for
-    it, and then every node. The messages weight A x give a lower bound on the linear program at any time.
+    For fixed nodes, the rows of edges are independent; for fixed edges, so are the rows of nodes. A step
+    moves every edge towards the vertex of least <gradient, p>, with an exact line search per edge, and then
+    every node likewise. The messages weight A x give a lower bound on the linear program after any step.
     """
 
     weight: float = 10.0
@@ -91,7 +91,7 @@ class LocalConsistency(LinearSolver):
 class EntropicRelaxation(LinearSolver):
     """min E_LP(x) - weight H(x) over the local polytope by Frank-Wolfe, H as in ``FreeEnergy``.
 
-    ``rho`` is a number, one per edge, or None for the probabilities of the edges in random spanning trees.
+    ``rho`` is a number, one per edge, or None for the appearance probabilities in random spanning trees.
     """
 
     weight: float = 1.0
@@ -124,7 +124,7 @@ class EntropicRelaxation(LinearSolver):
         return LocalPolytope(E).solve(E.unary).least
 
     def log_partition_bound(self, E: Relaxation, x: Tensor) -> Tensor | None:
-        """For spanning trees the largest of -f is above log Z, and by convexity f >= f(x) - S(x)."""
+        """S(x) - f(x) for rho of spanning trees: log Z <= max -f, and by convexity min f >= f(x) - S(x)."""
         if self.rho is not None or self.eta > 0 or self.weight != 1:
             return None
         f = FreeEnergy(E, self.weight, self._rho(E))
@@ -132,7 +132,7 @@ class EntropicRelaxation(LinearSolver):
         return linear(grad, x) - LocalPolytope(E).solve(grad).least - f.value(x)
 
     def split(self, E: Energy, r: Regularizer) -> tuple[Objective, Regularizer]:
-        """The free energy as f over the local polytope; on forests an oracle can take the entropy as g."""
+        """(f, g): the free energy and the local polytope, or for Bethe on forests E and the entropy."""
         E = _relaxation(E)
         f, g = FreeEnergy(E, self.weight, self._rho(E), self.eta), LocalPolytope(E)
         if self.eta == 0 and g.graph.is_forest and bool((f.rho == 1).all()):
@@ -163,7 +163,7 @@ def _relaxation(E: Energy) -> Relaxation:
 
 
 def _slope(grad: Tensor, d: Tensor) -> Tensor:
-    """<grad, d> of each row, where an infinite cost that is not touched is 0."""
+    """<grad, d> of each row, with inf * 0 = 0."""
     return torch.where(d == 0, 0.0, grad * d).sum(-1)
 
 

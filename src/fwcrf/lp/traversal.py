@@ -1,4 +1,4 @@
-"""Breadth-first search: the components of a graph, and its edges by level where it is a forest."""
+"""Breadth-first search: spanning trees of a graph's components, with their edges by level."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from torch import Tensor
 
 
 class Level(NamedTuple):
-    """Nodes of one depth, with the edge that leads to each one's parent."""
+    """Nodes of one depth, each with its parent and the edge to it."""
 
     child: Tensor
     parent: Tensor
     edge: Tensor
-    turned: Tensor  # the child is the second node of the edge
+    turned: Tensor  # True if the child is the second node of the edge
 
 
 @dataclass(frozen=True, eq=False)
 class Traversal:
-    """One tree per component; ``levels`` start next to the roots."""
+    """One spanning tree per component; ``levels[0]`` are the children of the roots."""
 
     roots: Tensor
     levels: list[Level]
-    is_forest: bool  # every edge of the graph is in one of the trees
+    is_forest: bool  # True if every edge is in a tree
 
 
 def traverse(n: int, edges: Tensor) -> Traversal:
-    """Of n nodes and edges ``(m, 2)``.
+    """The trees of a graph with n nodes and edges ``(m, 2)``.
 
     >>> found = traverse(4, torch.tensor([[1, 0], [2, 1]]))
     >>> found.roots, len(found.levels), found.is_forest
@@ -56,7 +56,7 @@ def traverse(n: int, edges: Tensor) -> Traversal:
                     depth[child] = depth[node] + 1
                     if depth[child] > len(by_depth):
                         by_depth.append([])
-                    # The slot is at the parent: below m it is the first node of the edge.
+                    # The slot belongs to the parent. A slot below m: the parent is the edge's first node.
                     by_depth[depth[child] - 1].append((child, node, slot[k] % m, slot[k] < m))
                     queue.append(child)
     levels = [_level(rows, edges.device) for rows in by_depth]

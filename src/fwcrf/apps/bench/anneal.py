@@ -104,7 +104,7 @@ def energy(scene: Scene, weights: tuple[float, float]) -> Energy:
 
 
 def descended(E: Energy, labels: Tensor, trials: int = 60) -> Tensor:
-    """Labels after descent: move all pixels that gain, or half as many at random if E would not fall."""
+    """Labels after up to ``trials`` moves of all pixels that gain, or of half as many if E does not fall."""
     generator = torch.Generator().manual_seed(0)
     num_labels, share = E.unary.shape[-1], 1.0
 
