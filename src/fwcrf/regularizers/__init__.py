@@ -1,8 +1,8 @@
-"""g = r + indicator of the simplices: what a Frank-Wolfe step adds to its linear problem.
+"""Regularizers g = r + indicator of the simplices, the convex part of a Frank-Wolfe step.
 
-Each regularizer answers one question, the oracle argmin_p <c, p> + g(p), row by row; c + constant
-gives the same answer, and a label whose c is +inf gets p = 0. The pair (f, g) decides the algorithm:
-see ``fwcrf.solvers``.
+The oracle of a regularizer is argmin_p <c, p> + g(p), row by row. A constant added to a row of c does not
+change it, and a label whose c is +inf gets p = 0. The pair (f, g) determines the algorithm: see
+``fwcrf.solvers``.
 
 ==================  ====================================================  =======================
 regularizer         r(x), summed over the nodes                           oracle
@@ -10,12 +10,12 @@ regularizer         r(x), summed over the nodes                           oracle
 ``Simplex``         0                                                     a vertex
 ``Entropy``         w sum x log x                                         softmax
 ``SquaredL2``       w/2 |x|^2                                             projection
-``Tsallis``         w sum (x^a - x) / (a (a - 1))                         root of one variable
-``Mixed``           w/2 |x|^2 + v sum x log x                             root of one variable
-``BinaryEntropy``   w sum x log x + (1 - x) log(1 - x)                    root of one variable
-``SquaredLp``       w/2 |x|_p^2                                           root of one variable
+``Tsallis``         w sum (x^a - x) / (a (a - 1))                         one root per row
+``Mixed``           w/2 |x|^2 + v sum x log x                             one root per row
+``BinaryEntropy``   w sum x log x + (1 - x) log(1 - x)                    one root per row
+``SquaredLp``       w/2 |x|_p^2                                           one root per row
 ``BlockQuadratic``  k/2 x'Qx + <u, x> + v sum x log x                     proximal gradient
-``Linear``          that of another, + <u, x>                             that of the other
+``Linear``          r of a regularizer + <u, x>                           its oracle at c + u
 ==================  ====================================================  =======================
 """
 
@@ -51,7 +51,7 @@ __all__ = [
     "project_onto_simplex",
 ]
 
-# Those that most programs do not use: registering their operators with torch takes a third of the start-up.
+# Imported on use: registering their operators with torch takes a third of the start-up time.
 _ON_USE = {"BinaryEntropy": "binary_entropy", "SquaredLp": "squared_lp", "Tsallis": "tsallis"}
 
 

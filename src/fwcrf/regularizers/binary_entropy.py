@@ -1,4 +1,4 @@
-"""The entropy of each label on its own."""
+"""The negative binary entropy of each label, summed."""
 
 from __future__ import annotations
 
@@ -58,24 +58,24 @@ class BinaryEntropy(SumOverNodes):
 
 
 def _solve(z: Tensor, weights: Weights, _: float) -> Tensor:
-    """p = o e / (1 + o e), e = exp(-z / weight), with the odds o = q / (1 - q) of the likeliest label.
+    """p = o e / (1 + o e), where e = exp(-z / weight) and o = q / (1 - q) are the odds of the largest p, q.
 
-    Dividing the others' sum, which is 1 - q = 1 / (1 + o), by itself: sum o (1 + o) e / (1 + o e) = 1 over
-    the others, convex in o and without the cancellation that 1 - q would bring. The root lies within
-    a factor of 1.62 below 1 / sqrt(a) or 1 / a, where a is the sum of the others' e.
+    The remaining labels sum to 1 - q = 1 / (1 + o). Their sum of o (1 + o) e / (1 + o e) is therefore 1. It
+    is convex in o and avoids the cancellation in 1 - q. With a the sum of e over the remaining labels, the
+    root is at most 1.62 times smaller than 1 / sqrt(a) (for a < 1) or 1 / a.
     """
     (weight,) = weights
     scaled = z / -weight
     possible = scaled > least_exponent(z.dtype)
     e = exp(scaled)
-    others = e.scatter(-1, z.argmin(-1, keepdim=True), 0.0)
-    a = others.sum(-1, keepdim=True).clamp_(min=torch.finfo(z.dtype).tiny)  # 0 for one label
+    rest = e.scatter(-1, z.argmin(-1, keepdim=True), 0.0)
+    a = rest.sum(-1, keepdim=True).clamp_(min=torch.finfo(z.dtype).tiny)  # 0 for one label
 
     def evaluate(o: Tensor) -> tuple[Tensor, Tensor]:
-        product = o * others
+        product = o * rest
         below = (product + 1).reciprocal_()
         value = (product * below).sum(-1, keepdim=True) * (1 + o) - 1
-        slope = (o * product).add_(1 + 2 * o).mul_(others).mul_(below).mul_(below).sum(-1, keepdim=True)
+        slope = (o * product).add_(1 + 2 * o).mul_(rest).mul_(below).mul_(below).sum(-1, keepdim=True)
         return value, o - value / slope
 
     high = torch.where(a < 1, a.rsqrt(), 1 / a)
@@ -85,7 +85,7 @@ def _solve(z: Tensor, weights: Weights, _: float) -> Tensor:
 
 
 def _complement(p: Tensor) -> Tensor:
-    """1 - p, as the sum of the others where p is near 1."""
+    """1 - p; for p > 1/2 computed as the sum of the row's remaining entries, without cancellation."""
     large = p > 0.5
     return torch.where(large, torch.where(large, 0.0, p).sum(-1, keepdim=True), 1 - p)
 

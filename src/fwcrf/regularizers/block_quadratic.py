@@ -1,7 +1,7 @@
-"""A convex quadratic form of each node's labels: what CCCP and convergent mean field leave convex.
+"""A convex quadratic form of each node's labels, the convex part of CCCP and convergent mean field.
 
-``block_quadratic`` is the way in: it recognises the forms that are a multiple of the squared norm on
-the simplex, as Potts is, and answers with a regularizer whose oracle is fast; ``BlockQuadratic`` takes any.
+Use ``block_quadratic``: it returns a regularizer with a fast oracle if the form is a multiple of the squared
+norm on the simplex, as for Potts, and a ``BlockQuadratic`` otherwise.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fwcrf.regularizers.regularizer import SumOverNodes, Weight, check_weight, l
 from fwcrf.torch_ops.native import has_values
 
 _MAX_ROUNDS, _STEPS_PER_ROUND = 200, 10
-# Numbers in the systems of Newton's step on one block of rows.
+# Number of matrix entries in the Newton systems of one block of rows.
 _BLOCK = 1 << 20
 
 
@@ -28,14 +28,13 @@ _BLOCK = 1 << 20
 class BlockQuadratic(SumOverNodes):
     """r(x) = sum_i weight_i / 2 x_i' Q x_i + <linear, x> + entropy * sum x log x.
 
-    Q is ``matrix``, (L, L), symmetric, and positive semidefinite between the points of a simplex, that is
-    on vectors that sum to zero. ``weight`` is 0 or more, a number or one per node; ``linear`` broadcasts
-    against x.
+    Q is ``matrix``, (L, L), symmetric, and positive semidefinite on vectors that sum to zero (differences of
+    points of a simplex). ``weight`` is 0 or more, a number or one per node; ``linear`` broadcasts against x.
 
-    The oracle is found by accelerated proximal gradient steps, each a projection (or, with entropy, the
-    oracle of ``Mixed``), with Newton's step on the support after every 10, until the duality gap of each row
-    is below ``tolerance`` times (weight times the largest eigenvalue of Q, + entropy); at most 2000 steps. In
-    float32 the tolerance is 1e-5 or more. Most often Newton's step ends it, and the gap is that of rounding.
+    The oracle runs accelerated proximal gradient steps, each a projection (or, with entropy, the oracle of
+    ``Mixed``), and a Newton step on the support after every 10. It stops when the duality gap of each row is
+    at most ``tolerance`` * (weight * largest eigenvalue of Q + entropy), or after 2000 steps. In float32 the
+    tolerance is at least 1e-5. A Newton step mostly ends the iteration, with a gap near rounding.
 
     >>> Q = torch.tensor([[2.0, -1.0, 0.0], [-1.0, 2.0, -1.0], [0.0, -1.0, 2.0]])
     >>> BlockQuadratic(Q).argmin(torch.tensor([[0.0, 0.5, 2.0]]))
@@ -61,9 +60,7 @@ class BlockQuadratic(SumOverNodes):
             return
         q = q.detach()
         if not torch.isfinite(q).all() or not torch.allclose(q, q.mT, rtol=1e-5, atol=self._rounding()):
-            raise ValueError(
-                "matrix is not finite and symmetric; (matrix + matrix.mT) / 2 is, and has the same values."
-            )
+            raise ValueError("matrix is not finite and symmetric; (matrix + matrix.mT) / 2 has the same r.")
         low, _ = self._spectrum()
         if low < -self._rounding():
             raise ValueError(
@@ -72,14 +69,14 @@ class BlockQuadratic(SumOverNodes):
             )
 
     def _rounding(self) -> float:
-        """What an eigenvalue may be off by, given the precision of the matrix."""
+        """A bound on the rounding error of an eigenvalue of the matrix."""
         q = self.matrix.detach()
         return 64 * torch.finfo(q.dtype).eps * q.abs().max().item()
 
     def _spectrum(self) -> tuple[float, float]:
         """The extreme eigenvalues of Q on vectors that sum to zero; (0, 0) for one label."""
         values = torch.linalg.eigvalsh(_centred(self.matrix.detach().double()))
-        # Centring adds the eigenvalue 0 of the constant vector: leave out the one nearest to it.
+        # Centring adds the eigenvalue 0 of the constant vector: omit the eigenvalue nearest to 0.
         values = values[values.abs().argsort()][1:] if len(values) > 1 else values * 0
         return values.min().item(), values.max().item()
 
@@ -117,7 +114,7 @@ class BlockQuadratic(SumOverNodes):
 
     def bounds(self, num_labels: int) -> tuple[float, float]:
         with torch.no_grad():
-            # Lowest at the oracle's answer to 0, highest at a vertex.
+            # Minimal at argmin(0); maximal at a vertex, by convexity.
             low = self.per_node(self.argmin(self.matrix.new_zeros(1, num_labels, dtype=torch.float64)))
             high = 0.5 * self._weight * self.matrix.diagonal().double()
             high = high if self.linear is None else high + self.linear
@@ -132,9 +129,9 @@ class BlockQuadratic(SumOverNodes):
 def block_quadratic(
     matrix: Tensor, weight: Weight | None = None, linear: Tensor | None = None, entropy: Weight = 0.0
 ) -> PerNode:
-    """``BlockQuadratic``, as a regularizer with a fast oracle where the matrix allows it.
+    """``BlockQuadratic``, or an equal regularizer with a fast oracle if the matrix allows it.
 
-    That is where Q = a I + 1 v' + v 1', so that x'Qx = a |x|^2 + 2 <v, x> on a simplex: a Potts model's is.
+    The matrix has to be Q = a I + 1 v' + v 1', as for Potts. Then x'Qx = a |x|^2 + 2 <v, x> on a simplex.
 
     >>> block_quadratic(torch.eye(3) - torch.ones(3, 3), weight=0.5).g
     SquaredL2(weight=tensor(0.5000))
@@ -157,7 +154,7 @@ def block_quadratic(
 
 
 def _centred(matrix: Tensor) -> Tensor:
-    """P Q P, where P takes the mean off: what Q is on vectors that sum to zero."""
+    """P Q P, where P subtracts the mean: the restriction of Q to vectors that sum to zero."""
     matrix = matrix - matrix.mean(-1, keepdim=True)
     return matrix - matrix.mean(-2, keepdim=True)
 
@@ -171,7 +168,7 @@ def _slope(z: Tensor, x: Tensor, matrix: Tensor, weight: Tensor) -> Tensor:
 
 
 def _gap(z: Tensor, x: Tensor, matrix: Tensor, weight: Tensor, part: Simplex | Entropy) -> Tensor:
-    """max_y of <slope, x - y> + part(x) - part(y), (m, 1): the value at x is no further from the least."""
+    """max_y <slope, x - y> + part(x) - part(y), (m, 1): an upper bound on value(x) - min value."""
     slope = _slope(z, x, matrix, weight)
     slope = slope - slope.amin(-1, keepdim=True)
 
@@ -182,15 +179,15 @@ def _gap(z: Tensor, x: Tensor, matrix: Tensor, weight: Tensor, part: Simplex | E
 
 
 def _move(x: Tensor, g: Tensor, matrix: Tensor, weight: Tensor, entropy: Tensor, quadratic: bool) -> Tensor:
-    """-J g, where J is the inverse of the Hessian on the support, between points of the simplex.
+    """-J g, where J is the inverse of the Hessian on the support and on vectors that sum to zero.
 
-    A symmetric system with a border for the sum, in units of d = sqrt(x) if there is an entropy, so that it
-    is well scaled however small x is, and d = 1 on the support if there is none.
+    Solves a symmetric system, bordered by the constraint on the sum. With an entropy it is scaled by
+    d = sqrt(x), which keeps it well conditioned for small x; otherwise d = 1 on the support.
     """
     support = x > 0
     if quadratic:
         d = support.to(x.dtype)
-        # Where Q is singular, as far as that is possible, the answer is not unique: keep it finite.
+        # For a singular Q the solution is not unique: a small ridge keeps it finite.
         ridge = (
             torch.finfo(x.dtype).eps ** 0.6 * matrix.detach().abs().amax() * weight.detach().amax() + 1e-30
         )
@@ -209,7 +206,7 @@ def _move(x: Tensor, g: Tensor, matrix: Tensor, weight: Tensor, entropy: Tensor,
 
 
 def _newton(z: Tensor, x: Tensor, matrix: Tensor, weight: Tensor, entropy: Tensor, quadratic: bool) -> Tensor:
-    """x after a Newton step on its support; where that leaves the simplex, x."""
+    """x after a Newton step on its support; rows that would leave the simplex keep x."""
     slope = _slope(z, x, matrix, weight)
     if not quadratic:
         slope = slope + entropy * torch.log(torch.where(x > 0, x, 1.0))
@@ -223,7 +220,7 @@ def _newton(z: Tensor, x: Tensor, matrix: Tensor, weight: Tensor, entropy: Tenso
 def _solve_rows(
     z: Tensor, matrix: Tensor, weight: Tensor, entropy: Tensor, quadratic: bool, tolerance: float
 ) -> Tensor:
-    """Rows (m, L) with weights (m, 1): accelerated proximal gradient with restarts, and Newton between."""
+    """The oracle for rows (m, L) with weights (m, 1): accelerated proximal gradient, restarts, Newton."""
     top = torch.linalg.eigvalsh(_centred(matrix.double())).amax().to(z)
     unit = weight * top + entropy
     unit = torch.where(unit > 0, unit, 1.0)
@@ -246,7 +243,7 @@ def _solve_rows(
         for _ in range(1 if quadratic else 4):
             polished = _newton(z, x, matrix, weight, entropy, quadratic)
             lower = _gap(z, polished, matrix, weight, part)
-            # The gap is quadratic in the error: below its rounding, Newton still gains half of the digits.
+            # The gap is quadratic in the error: even a gap within rounding leaves half of the digits to gain.
             better = lower < gap.maximum(rounding * unit)
             x, gap = torch.where(better, polished, x), torch.where(better, lower, gap)
             y, t = torch.where(better, x, y), torch.where(better, 1.0, t)
@@ -291,14 +288,14 @@ def _(c, matrix, weight, entropy, quadratic, tolerance):  # type: ignore
 def _(info, in_dims, c, matrix, weight, entropy, quadratic, tolerance):  # type: ignore
     if in_dims[1] is not None:
         raise NotImplementedError(
-            "vmap does not reach BlockQuadratic's matrix; map over c or the weight instead."
+            "vmap over BlockQuadratic's matrix is not supported; map over c or the weight instead."
         )
     c, weight, entropy = leading((c, weight, entropy), (in_dims[0], *in_dims[2:4]))
     return _solve(c, matrix, weight, entropy, quadratic, tolerance), 0
 
 
 class _Argmin(torch.autograd.Function):
-    """Derivatives from the conditions that p satisfies, as in ``dual.implicit``, with a full Hessian."""
+    """Implicit derivatives from the optimality conditions, as in ``dual.implicit``, with a full Hessian."""
 
     generate_vmap_rule = True
 

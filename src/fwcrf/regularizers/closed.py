@@ -1,4 +1,4 @@
-"""The regularizers whose oracle is a formula: vertex, softmax, projection."""
+"""Regularizers whose oracle has a closed form: vertex, softmax, projection."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from fwcrf.torch_ops.simplex import project_onto_simplex, softmax
 
 @dataclass(frozen=True)
 class Simplex(SumOverNodes):
-    """r = 0: the oracle is a vertex, and vanilla Frank-Wolfe follows.
+    """r = 0: the oracle is a vertex, as in vanilla Frank-Wolfe.
 
     >>> Simplex().argmin(torch.tensor([[3.0, 1.0, 2.0]]))
     tensor([[0., 1., 0.]])
@@ -58,7 +58,7 @@ class Simplex(SumOverNodes):
 class Entropy(SumOverNodes):
     """r(x) = weight * sum x log x: the oracle is softmax(-c / weight).
 
-    On a simplex it is strongly convex with 2 * weight: a step d along it sums to zero, so that
+    On a simplex the strong convexity is 2 * weight: a direction d in it sums to zero, so that
     sum d^2 / x >= |d|_1^2 >= 2 |d|_2^2.
 
     >>> Entropy(0.5).argmin(torch.tensor([[0.0, 1.0]]))

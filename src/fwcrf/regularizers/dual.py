@@ -1,16 +1,16 @@
-"""Oracles without a formula: one root per row, and the gradient from the conditions it satisfies.
+"""Oracles without a closed form: one root per row, and gradients from the optimality conditions.
 
-With r separable over labels, r(x) = sum_s phi(x_s), the oracle's answer has phi'(p_s) = tau - c_s on its
-support, for one number tau per row, that of sum p = 1. ``increasing_root`` finds it, in whatever
-variable makes the sum closest to linear.
+For r separable over labels, r(x) = sum_s phi(x_s), the solution satisfies phi'(p_s) = tau - c_s on its
+support. The number tau, one per row, follows from sum p = 1. ``increasing_root`` finds it, or an equivalent
+unknown in which the sum is closest to linear.
 
-``implicit`` makes of such a solver a differentiable function. At the solution c + grad r(p) is
+``implicit`` makes a differentiable function from such a solver. At the solution c + grad r(p) is
 constant on the support, so that dp = -J (dc + d grad r) with
 
     J = H^-1 - H^-1 1 1' H^-1 / (1' H^-1 1),     H = Hess r(p) on the support.
 
-Only p is needed, not the way it was found, and it enters as an output of the function: differentiating
-the backward goes through it again, which gives derivatives of any order.
+The backward pass needs p but not the iterations of the solver. p enters it as an output of the function, so
+differentiating the backward pass calls it again, which gives derivatives of any order.
 """
 
 # pyright: reportRedeclaration=false
@@ -24,7 +24,7 @@ from torch import Tensor
 
 from fwcrf.regularizers.regularizer import Weight
 
-# Elements of a block of rows, solved together: temporaries stay in the cache, and calls of torch are few.
+# Entries per block of rows: small enough for the cache, large enough for few calls of torch.
 _BLOCK = 1 << 18
 
 
@@ -36,7 +36,7 @@ class InverseHessian(NamedTuple):
     factor: Tensor | None = None  # (*batch, n, 1)
 
     def __call__(self, y: Tensor | None = None) -> Tensor:
-        """H^-1 y, where y is 1 unless given."""
+        """H^-1 y; H^-1 1 without y."""
         first = self.diagonal if y is None else self.diagonal * y
         if self.vector is None or self.factor is None:
             return first
@@ -49,20 +49,19 @@ Solve = Callable[[Tensor, Weights, float], Tensor]  # (z, weights, exponent) -> 
 
 
 def max_steps(dtype: torch.dtype) -> int:
-    """How often ``increasing_root`` evaluates its function at most; seldom more than 6 times are needed."""
+    """The largest number of evaluations in ``increasing_root``; mostly at most 6 are needed."""
     return {torch.float32: 54, torch.float64: 112}[dtype]
 
 
 def increasing_root(
     evaluate: Callable[[Tensor], tuple[Tensor, Tensor]], low: Tensor, high: Tensor, *, tolerance: float
 ) -> Tensor:
-    """The zero of an increasing function in [low, high], for every row at once, by Newton from the right.
+    """The root of an increasing function in [low, high], for all rows at once, by Newton from the right.
 
-    ``evaluate(t)`` gives the function's value and Newton's next t. Where that leaves the bracket, or is
-    longer than half the step before the last, the bracket is halved instead. So the length of the steps
-    halves at least every second time, which bounds their number; where the function is convex, as it is
-    for all oracles here but those that say otherwise, Newton's steps are never refused for long: each
-    one divides the product of value and slope by 4 or more.
+    ``evaluate(t)`` returns the function's value and Newton's next t. If that t leaves the bracket, or the
+    step exceeds half of the step before the last, bisection replaces it. Step lengths therefore halve at
+    least every second time, which bounds their number. For a convex function (all oracles here, unless they
+    say otherwise) each Newton step divides value times slope by at least 4, so bisections are rare.
     """
     t = high
     before = last = high - low
@@ -72,7 +71,7 @@ def increasing_root(
         high = torch.where(value >= 0, t, high)
         low = torch.where(value >= 0, low, t)
         good = (newton >= low) & (newton <= high) & ((newton - t).abs() <= 0.5 * before)
-        # A row that has arrived stays: its steps are rounding, and do not halve.
+        # A converged row stays: its further steps are rounding errors and do not halve.
         new = torch.where(done, t, torch.where(good, newton, 0.5 * (low + high)))
         before, last = last, (new - t).abs()
         done = done | (last <= tolerance * new.abs())
@@ -82,16 +81,16 @@ def increasing_root(
     return t
 
 
-def where_alone(
+def solve_undecided(
     z: Tensor,
     weights: Weights,
     margin: Tensor,
     solve: Callable[[Tensor, Weights], Tensor],
     closed: Callable[[], Tensor] | None = None,
 ) -> Tensor:
-    """``solve`` of the rows in which more than one label has z below the margin; as a rule they are few.
+    """``solve`` for the rows with several labels whose z is below ``margin``; usually these are few.
 
-    The others have the answer of ``closed``: all of a row to its one label, unless given.
+    A row with one such label gets the result of ``closed``, by default the vertex of that label.
     """
     near = (1 - z / margin).clamp_(min=0)
     rows = (~(near.sum(-1) <= 1)).nonzero().squeeze(-1)
@@ -104,7 +103,7 @@ def where_alone(
 
 
 def exp(x: Tensor) -> Tensor:
-    """exp(x) for x <= 0, in place, kept above the numbers that underflow, which take ten times as long."""
+    """exp(x) for x <= 0, in place, clamped before it underflows: subnormal numbers are ten times slower."""
     return x.clamp_(min=least_exponent(x.dtype)).exp_()
 
 
@@ -113,7 +112,7 @@ def least_exponent(dtype: torch.dtype) -> float:
 
 
 def _by_blocks(solve: Solve, c: Tensor, weights: Weights, exponent: float) -> Tensor:
-    """``solve`` on blocks of rows; what is the same for all oracles is done here."""
+    """``solve`` on blocks of rows, with the common steps of all oracles: broadcast, shift, normalize."""
     shape = torch.broadcast_shapes(c.shape, *(w.shape for w in weights))
     num_labels = shape[-1]
     rows = c.expand(shape).reshape(-1, num_labels)
@@ -130,7 +129,7 @@ def _by_blocks(solve: Solve, c: Tensor, weights: Weights, exponent: float) -> Te
 
 
 def leading(tensors: Sequence[Tensor], dims: Sequence[int | None]) -> list[Tensor]:
-    """Tensors whose mapped axis comes first, before all axes that broadcasting may add."""
+    """Tensors with their mapped axis first, padded by axes of size 1 so that the rest still broadcasts."""
     rank = max(t.dim() - (d is not None) for t, d in zip(tensors, dims, strict=True))
 
     def lead(t: Tensor, dim: int | None) -> Tensor:
@@ -150,8 +149,8 @@ def implicit(
 ) -> Callable[..., Tensor]:
     """A function ``argmin(c, exponent, *weights)`` with derivatives of any order in c and one or two weights.
 
-    The solver becomes an operator of torch, one node for torch.compile and vmap. ``inverse_hessian`` and
-    ``gradients`` are ordinary differentiable code, finite wherever p is 0.
+    The solver becomes a torch operator, a single node for torch.compile and vmap. ``inverse_hessian`` and
+    ``gradients`` are differentiable torch code and finite where p is 0.
     """
 
     def run(c: Tensor, first: Tensor, second: Tensor | None, exponent: float) -> Tensor:
@@ -176,7 +175,7 @@ def implicit(
         tensors = (c, *_present(first, second))
         return operator(*leading(tensors, in_dims[: len(tensors)]), *[None] * (3 - len(tensors)), exponent), 0
 
-    # Not with *weights, which torch.compile does not follow.
+    # Explicit arguments, because torch.compile does not support *weights here.
     class Argmin(torch.autograd.Function):
         generate_vmap_rule = True
 
@@ -197,7 +196,7 @@ def implicit(
             inverse = inverse_hessian(p, weights, ctx.exponent)
             across, along = inverse(g), inverse()
             total = along.sum(-1, keepdim=True)
-            # One label takes all, or so nearly that its curvature is lost: p does not move.
+            # p is a vertex up to rounding: its derivative is 0.
             total = torch.where(total > 0, total, 1.0)
             dc = along * (across.sum(-1, keepdim=True) / total) - across
             dweights: list[Tensor | None] = [None, None]

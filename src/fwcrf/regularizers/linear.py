@@ -17,7 +17,7 @@ class PerNode(Regularizer, Protocol):
 
 @dataclass(frozen=True)
 class Linear(SumOverNodes):
-    """r(x) = that of ``g`` + <linear, x>: the oracle is g's, of c + linear.
+    """r(x) = r_g(x) + <linear, x>: the oracle is that of ``g`` at c + linear.
 
     ``linear`` broadcasts against x and may be +inf, which forbids a label.
 
@@ -42,7 +42,7 @@ class Linear(SumOverNodes):
 
     def per_node(self, x: Tensor) -> Tensor:
         linear = self.linear.to(x)
-        # A forbidden label that is not taken costs nothing.
+        # inf * 0 = 0: a forbidden label with x = 0 costs nothing.
         terms = torch.where(x == 0, 0.0, x * linear)
         return self.g.per_node(x) + terms.sum(-1, dtype=torch.float64)
 
@@ -51,7 +51,7 @@ class Linear(SumOverNodes):
 
     def bounds(self, num_labels: int) -> tuple[float, float]:
         with torch.no_grad():
-            # Lowest at the oracle's answer to 0, highest at a vertex.
+            # Minimal at argmin(0); maximal at a vertex, by convexity.
             low = self.per_node(self.argmin(self.linear.new_zeros(1, num_labels)))
             vertices = torch.eye(num_labels, dtype=torch.float64, device=self.linear.device)
             high = torch.stack([self.g.per_node(v.unsqueeze(0)) for v in vertices], -1) + self.linear

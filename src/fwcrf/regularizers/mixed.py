@@ -1,4 +1,4 @@
-"""The half squared norm and the entropy together."""
+"""The sum of half the squared norm and the negative entropy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fwcrf.regularizers.dual import (
     implicit,
     increasing_root,
     least_exponent,
-    where_alone,
+    solve_undecided,
 )
 from fwcrf.regularizers.regularizer import SumOverNodes, Weight, check_weight, extremes, smallest
 
@@ -25,9 +25,9 @@ from fwcrf.regularizers.regularizer import SumOverNodes, Weight, check_weight, e
 class Mixed(SumOverNodes):
     """r(x) = l2 / 2 |x|^2 + entropy * sum x log x.
 
-    The oracle solves l2 p_s + entropy log p_s = tau - c_s with tau such that sum p = 1. For given tau that
-    is p_s = entropy / l2 * omega((tau - c_s) / entropy + log(l2 / entropy)), omega being the function of
-    Wright, omega(x) + log omega(x) = x: no exponential that could overflow.
+    The oracle solves l2 p_s + entropy log p_s = tau - c_s with tau such that sum p = 1. For given tau the
+    solution is p_s = entropy / l2 * omega((tau - c_s) / entropy + log(l2 / entropy)). Wright's function,
+    omega(x) + log omega(x) = x, needs no exponential that could overflow.
 
     >>> Mixed(l2=1.0, entropy=0.1).argmin(torch.tensor([[0.0, 0.5, 2.0]]))
     tensor([[7.0616e-01, 2.9384e-01, 1.6975e-06]])
@@ -65,10 +65,10 @@ class Mixed(SumOverNodes):
 
 
 def wright_omega(x: Tensor) -> Tensor:
-    """omega > 0 with omega + log omega = x, to float rounding, wherever exp(x) does not underflow.
+    """omega > 0 with omega + log omega = x, to float rounding, if exp(x) does not underflow.
 
-    A guess within 2 % (Winitzki's for Lambert's W, of exp x) and steps of fourth order (Fritsch, Shafer
-    and Crowley): one gives 1e-9, two all of float64.
+    Winitzki's guess for Lambert's W of exp(x), within 2 %, then steps of fourth order (Fritsch, Shafer and
+    Crowley): one step gives 1e-9, two give all digits of float64.
 
     >>> wright_omega(torch.tensor([-1.0, 1.0, 100.0]))
     tensor([ 0.2785,  1.0000, 95.4415])
@@ -89,24 +89,24 @@ def _solve(z: Tensor, weights: Weights, _: float) -> Tensor:
     rounding = torch.finfo(z.dtype).eps / (4 * z.shape[-1])
 
     def closed() -> Tensor:
-        """omega(x) as in ``_solve_open`` with q = 1, where it is exp(x) to rounding for all other labels."""
+        """omega(x) as in ``_solve_open`` with q = 1; exp(x), equal to rounding, for all labels but one."""
         least = least_exponent(z.dtype)
         x = (ratio + torch.log(ratio) - z / entropy).clamp_(min=least)
         return (x - least).sign_().mul_(x.exp_().minimum(ratio))
 
     margin = entropy * (ratio + torch.log(ratio.clamp(min=1) / rounding))
-    return where_alone(z, weights, margin, _solve_open, closed)
+    return solve_undecided(z, weights, margin, _solve_open, closed)
 
 
 def _solve_open(z: Tensor, weights: Weights) -> Tensor:
-    """With the largest entry q as unknown, sum p - 1 is convex, and linear if one of the weights is 0."""
+    """The oracle with the largest entry q as unknown: sum p - 1 is convex, and linear if a weight is 0."""
     l2, entropy = weights
     least = least_exponent(z.dtype)
     scaled = z / entropy
     ratio = l2 / entropy
 
     def rows(q: Tensor) -> tuple[Tensor, Tensor]:
-        """x and p * ratio = omega(x), where x is such that p = q where z is 0."""
+        """x and omega(x) = p * ratio, with x such that p = q for z = 0."""
         largest = ratio * q
         x = (largest + torch.log(largest) - scaled).clamp_(min=least)
         return x, wright_omega(x)
@@ -118,7 +118,7 @@ def _solve_open(z: Tensor, weights: Weights) -> Tensor:
         slope = (omega / (omega + 1)).sum(-1, keepdim=True) * ((1 + largest) / largest)
         return value, q - value / slope
 
-    # p >= q exp(-z / entropy), so that q is at most what softmax has.
+    # p >= q exp(-z / entropy), so q is at most the largest entry of softmax(-z / entropy).
     high = 1 / exp(-scaled).sum(-1, keepdim=True)
     low = torch.full_like(high, 1 / z.shape[-1])
     q = increasing_root(evaluate, low, high, tolerance=torch.finfo(z.dtype).eps ** 0.6)

@@ -1,4 +1,4 @@
-"""What a regularizer is, and what its weight may be."""
+"""The protocol of regularizers, and checks of their weights."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ class Regularizer(Protocol):
 
     @property
     def quadratic(self) -> bool:
-        """Whether r is quadratic, so that a line search has a closed form through ``curvature``."""
+        """True if r is quadratic; then a line search has a closed form by ``curvature``."""
         ...
 
     @property
     def strong_convexity(self) -> float | Tensor:
         """The largest known sigma for which g - sigma/2 |x|^2 is convex on the simplices.
 
-        A tensor where the weight is one: per image for weights per node.
+        A tensor if the weight is a tensor; one number per image for weights per node.
         """
         ...
 
     def argmin(self, c: Tensor) -> Tensor:  # (*batch, n, L)
         """argmin_p <c, p> + g(p) over the simplex of each row.
 
-        ``c`` may hold +inf, which forbids the label, but not in all of a row.
+        An entry +inf of ``c`` forbids the label. At least one entry per row has to be finite.
         """
         ...
 
@@ -41,7 +41,7 @@ class Regularizer(Protocol):
         ...
 
     def grad(self, x: Tensor) -> Tensor:
-        """The gradient of r; an entropy's is -inf where x is 0."""
+        """The gradient of r. For an entropy it is -inf where x is 0."""
         ...
 
     def bounds(self, num_labels: int) -> tuple[float, float]:
@@ -49,12 +49,12 @@ class Regularizer(Protocol):
         ...
 
     def curvature(self, d: Tensor) -> Tensor:
-        """<d, Hess r d> per image, ``(*batch,)`` in float64, where r is quadratic."""
+        """<d, Hess r d> per image, ``(*batch,)`` in float64. Raises if r is not quadratic."""
         ...
 
 
 class SumOverNodes:
-    """What follows from r of each node."""
+    """Base class: ``value`` and ``quadratic`` of an r that is a sum over nodes."""
 
     @property
     def quadratic(self) -> bool:
@@ -69,7 +69,7 @@ class SumOverNodes:
         return self.per_node(x).sum(-1)
 
     def curvature(self, d: Tensor) -> Tensor:
-        """<d, Hess r d> per image, where r is quadratic."""
+        """<d, Hess r d> per image. Raises unless a quadratic r overrides it."""
         raise TypeError(
             f"{type(self).__name__} is not quadratic, so its curvature depends on the point; "
             "search along the segment with value() instead."
@@ -77,7 +77,7 @@ class SumOverNodes:
 
 
 def check_weight(weight: Weight, name: str, *, zero: bool = False) -> None:
-    """Refuse weights that are not positive (or, with ``zero``, negative) and shapes that are not per node."""
+    """Raise unless a weight is positive (with ``zero``: 0 or more), and a scalar or one per node."""
     expected = "a number of 0 or more" if zero else "a positive number (the paper's lambda)"
     if isinstance(weight, Tensor):
         if not weight.is_floating_point():
@@ -85,7 +85,7 @@ def check_weight(weight: Weight, name: str, *, zero: bool = False) -> None:
         if weight.dim() == 1 or (weight.dim() and weight.shape[-1] != 1):
             raise ValueError(
                 f"{name} has shape {tuple(weight.shape)}; expected () for one weight, or (*batch, n, 1) for "
-                "one per node: unsqueeze(-1) makes it so."
+                "one per node: use unsqueeze(-1)."
             )
         if not has_values(weight):
             return
@@ -93,20 +93,20 @@ def check_weight(weight: Weight, name: str, *, zero: bool = False) -> None:
         if not good.all():
             raise ValueError(
                 f"{name} has {int((~good).sum())} of {good.numel()} entries that are not {expected}; the "
-                f"smallest is {weight.min().item():.6g}. A learnable weight stays positive as the "
-                "exponential of a parameter."
+                f"smallest is {weight.min().item():.6g}. To keep a learnable weight "
+                "positive, use the exponential of a parameter."
             )
     elif not (weight >= 0 if zero else weight > 0) or weight == float("inf"):
         raise ValueError(f"{name}={weight!r}; expected {expected}.")
 
 
 def like(weight: Weight, x: Tensor) -> Weight:
-    """The weight, in the dtype and on the device of x if it is a tensor."""
+    """The weight, a tensor converted to the dtype and device of x."""
     return weight.to(x) if isinstance(weight, Tensor) else weight
 
 
 def over_nodes(weight: Weight) -> Weight:
-    """The weight, without the axis of labels: broadcast against (*batch, n)."""
+    """The weight without the axis of labels, to broadcast against (*batch, n)."""
     return weight.squeeze(-1) if isinstance(weight, Tensor) and weight.dim() else weight
 
 
@@ -123,7 +123,7 @@ def extremes(weight: Weight) -> tuple[float, float]:
 
 
 def scaled(c: Tensor, weight: Weight) -> tuple[Tensor, float]:
-    """A tensor and a number with product -c / weight; its gradient in the weight is finite where c is not."""
+    """A tensor and a number with product -c / weight. Its gradient in the weight is finite for c = inf."""
     if not isinstance(weight, Tensor):
         return c, -1 / weight
     forbidden = c == torch.inf

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fwcrf.regularizers.closed import SquaredL2
-from fwcrf.regularizers.dual import InverseHessian, Weights, exp, implicit, increasing_root, where_alone
+from fwcrf.regularizers.dual import InverseHessian, Weights, exp, implicit, increasing_root, solve_undecided
 from fwcrf.regularizers.regularizer import (
     SumOverNodes,
     Weight,
@@ -24,10 +24,10 @@ from fwcrf.regularizers.regularizer import (
 class SquaredLp(SumOverNodes):
     """r(x) = weight / 2 * sum_i |x_i|_p^2, 1 < p <= 4.
 
-    The oracle is v / sum v with v_s = max(tau - c_s, 0)^(1 / (p - 1)), tau such that
-    sum v * |v|_p^(p - 2) = weight. For p <= 2 the strong convexity is (p - 1) * weight, with respect to the
-    p-norm and so to the smaller 2-norm; for p > 2 the curvature vanishes where x does, and it is 0. There an
-    error e in c moves the answer by up to e^(1 / (p - 1)), rounding included.
+    The oracle is v / sum v with v_s = max(tau - c_s, 0)^(1 / (p - 1)) and tau such that
+    sum v * |v|_p^(p - 2) = weight. For p <= 2 the strong convexity is (p - 1) * weight in the p-norm, hence
+    also in the smaller 2-norm. For p > 2 it is 0, because the curvature vanishes as x tends to 0; an error e
+    in c, such as rounding, then changes p by up to e^(1 / (p - 1)).
 
     >>> SquaredLp(p=1.5).argmin(torch.tensor([[0.0, 0.2, 2.0]]))
     tensor([[0.6549, 0.3451, 0.0000]])
@@ -40,7 +40,7 @@ class SquaredLp(SumOverNodes):
         if not 1 < self.p <= 4:
             raise ValueError(
                 f"p={self.p!r}; expected a number above 1, up to 4. On a simplex the 1-norm is constant: use "
-                "Simplex for p = 1. Above 4 the rounding of c alone would move the answer."
+                "Simplex for p = 1. Above 4 the rounding of c alone would change the result."
             )
         check_weight(self.weight, "SquaredLp's weight")
 
@@ -71,19 +71,19 @@ class SquaredLp(SumOverNodes):
 
 
 def _norm(x: Tensor, p: float) -> Tensor:
-    """|x|_p of rows that are not zero, (*batch, n, 1), relative to their largest entry, lest it underflow."""
+    """|x|_p of non-zero rows, (*batch, n, 1), scaled by the largest entry to avoid underflow."""
     largest = x.detach().abs().amax(-1, keepdim=True)
     return largest * torch.linalg.vector_norm(x / largest, p, -1, keepdim=True)
 
 
 def _solve(z: Tensor, weights: Weights, p: float) -> Tensor:
-    return where_alone(z, weights, weights[0], lambda z, weights: _solve_open(z, weights, p))
+    return solve_undecided(z, weights, weights[0], lambda z, weights: _solve_open(z, weights, p))
 
 
 def _solve_open(z: Tensor, weights: Weights, p: float) -> Tensor:
-    """With y = tau / weight as unknown, where tau - z <= tau: v relative to its largest entry.
+    """v divided by its largest entry, with y = tau / weight as unknown of the root.
 
-    The function is homogeneous in (tau, z), so nearly linear, but convex for p = 2 only.
+    The function is homogeneous in (tau, z), so nearly linear, but convex only for p = 2.
     """
     (weight,) = weights
     e = 1 / (p - 1)
@@ -91,9 +91,9 @@ def _solve_open(z: Tensor, weights: Weights, p: float) -> Tensor:
     nearly_one = 1 - torch.finfo(z.dtype).eps
 
     def relative(y: Tensor) -> tuple[Tensor, Tensor]:
-        """-z / tau, and v relative to its largest entry."""
+        """-z / tau, and v divided by its largest entry."""
         minus = (scaled / -y).clamp_(min=-nearly_one)
-        # Times 0 off the support and 1 on it; a comparison and a choice would take much longer.
+        # sign is 0 off the support and 1 on it; a comparison and torch.where are much slower.
         return minus, exp(torch.log1p(minus).mul_(e)).mul_((minus + nearly_one).sign_())
 
     def evaluate(y: Tensor) -> tuple[Tensor, Tensor]:
@@ -113,7 +113,7 @@ def _solve_open(z: Tensor, weights: Weights, p: float) -> Tensor:
 
 
 def _inverse_hessian(x: Tensor, weights: Weights, p: float) -> InverseHessian:
-    """H = weight (p - 1) |x|^(2-p) diag(x^(p-2)) + weight (2 - p) |x|^(2-2p) x^(p-1) x^(p-1)', inverted."""
+    """H^-1, H = weight (p - 1) |x|^(2-p) diag(x^(p-2)) + weight (2 - p) |x|^(2-2p) x^(p-1) x^(p-1)'."""
     (weight,) = weights
     least = torch.finfo(x.dtype).eps if p > 2 else 0.0
     support = x > least

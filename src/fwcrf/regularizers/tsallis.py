@@ -1,4 +1,4 @@
-"""The negative Tsallis entropies: from softmax (alpha = 1) to the projection (alpha = 2) and beyond."""
+"""Negative Tsallis entropies: softmax for alpha = 1, projection for alpha = 2, and further exponents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fwcrf.regularizers.closed import Entropy, SquaredL2
-from fwcrf.regularizers.dual import InverseHessian, Weights, exp, implicit, increasing_root, where_alone
+from fwcrf.regularizers.dual import InverseHessian, Weights, exp, implicit, increasing_root, solve_undecided
 from fwcrf.regularizers.regularizer import (
     SumOverNodes,
     Weight,
@@ -25,14 +25,14 @@ from fwcrf.regularizers.regularizer import (
 class Tsallis(SumOverNodes):
     """r(x) = weight * sum (x^alpha - x) / (alpha (alpha - 1)), 1 <= alpha <= 4.
 
-    alpha = 1 is ``Entropy`` and alpha = 2 ``SquaredL2`` up to a constant, with the same code. Above 1 the
-    oracle may be sparse:
+    alpha = 1 is ``Entropy``, and alpha = 2 is ``SquaredL2`` up to a constant, with the same code. For
+    alpha > 1 the oracle may be sparse:
 
         p_s = max(u - (alpha - 1) c_s / weight, 0) ^ (1 / (alpha - 1)),   u such that sum p = 1,
 
-    by Newton's method on u, and for alpha = 1.5 by the quadratic formula on the support. The strong
-    convexity is the weight; above alpha = 2 the curvature vanishes where x does, and it is 0. There an
-    error e in c moves the answer by up to e^(1 / (alpha - 1)), rounding included.
+    by Newton's method, and for alpha = 1.5 by the quadratic formula on the support. The strong convexity is
+    2 * weight for alpha = 1 and the weight up to alpha = 2. Above it is 0, because the curvature vanishes as
+    x tends to 0; an error e in c, such as rounding, then changes p by up to e^(1 / (alpha - 1)).
 
     >>> Tsallis(1.5).argmin(torch.tensor([[0.0, 1.0, 4.0]]))
     tensor([[0.8307, 0.1693, 0.0000]])
@@ -44,7 +44,7 @@ class Tsallis(SumOverNodes):
     def __post_init__(self) -> None:
         if not 1 <= self.alpha <= 4:
             raise ValueError(
-                f"alpha={self.alpha!r}; expected a number from 1 (Entropy) over 2 (SquaredL2) to 4."
+                f"alpha={self.alpha!r}; expected a number from 1 (Entropy) to 4, where 2 is SquaredL2."
             )
         check_weight(self.weight, "Tsallis' weight")
 
@@ -94,23 +94,23 @@ def _solve(z: Tensor, weights: Weights, alpha: float) -> Tensor:
         scaled = z * (beta / weights[0])
         return _three_halves(scaled) if alpha == 1.5 else _any_alpha(scaled, alpha)
 
-    return where_alone(z, weights, weight / beta, solve)
+    return solve_undecided(z, weights, weight / beta, solve)
 
 
 def _any_alpha(z: Tensor, alpha: float) -> Tensor:
-    """max(u - z, 0) ^ (1 / beta), beta = alpha - 1, with the largest entry q = u^(1 / beta) as unknown.
+    """max(u - z, 0) ^ (1 / beta) up to a factor, beta = alpha - 1, with the largest entry q = u^(1 / beta).
 
-    As q times powers of 1 - z / u, which tend to exponentials as they should when alpha tends to 1. In q
-    the sum is linear both there and as long as the support is all of the labels. It is convex for
+    q is the unknown, and p is q times powers of 1 - z / u, which tend to exponentials as alpha tends to 1.
+    The sum is linear in q in the limit alpha = 1 and, on a fixed support, for alpha = 2. It is convex for
     alpha <= 2.
     """
     beta = alpha - 1
     nearly_one = 1 - torch.finfo(z.dtype).eps
 
     def relative(q: Tensor) -> tuple[Tensor, Tensor]:
-        """-z / u, and the power."""
+        """-z / u, and (1 - z / u) ^ (1 / beta)."""
         minus = (z / -q.pow(beta)).clamp_(min=-nearly_one)
-        # Times 0 off the support and 1 on it; a comparison and a choice would take much longer.
+        # sign is 0 off the support and 1 on it; a comparison and torch.where are much slower.
         return minus, exp(torch.log1p(minus).mul_(1 / beta)).mul_((minus + nearly_one).sign_())
 
     def evaluate(q: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,15 +122,15 @@ def _any_alpha(z: Tensor, alpha: float) -> Tensor:
         return value, q - value / slope
 
     high = z.new_ones(len(z), 1)
-    digits = 0.6 if alpha < 2 else 0.9  # above 2 the slope has poles, and the last step is no safe guess
+    digits = 0.6 if alpha < 2 else 0.9  # above 2 the slope has poles: converge further
     q = increasing_root(evaluate, high / z.shape[-1], high, tolerance=torch.finfo(z.dtype).eps ** digits)
     return relative(q)[1]
 
 
 def _three_halves(z: Tensor) -> Tensor:
-    """max(u - z, 0)^2: Newton finds the support, and u is a root of a quadratic equation on it.
+    """max(u - z, 0)^2: Newton finds the support; on it, u is the root of a quadratic equation.
 
-    Newton's unknown is u and its function the norm of max(u - z, 0), which is convex.
+    Newton's unknown is u, and its function is the norm of max(u - z, 0), which is convex.
     """
 
     def evaluate(u: Tensor) -> tuple[Tensor, Tensor]:
@@ -153,7 +153,7 @@ def _three_halves(z: Tensor) -> Tensor:
 
 def _inverse_hessian(p: Tensor, weights: Weights, alpha: float) -> InverseHessian:
     (weight,) = weights
-    # Above alpha = 2 it grows without bound as p falls to 0: stop at what rounding leaves of p.
+    # Above alpha = 2 it is unbounded as p tends to 0: entries below rounding count as off the support.
     least = torch.finfo(p.dtype).eps if alpha > 2 else 0.0
     support = p > least
     inside = torch.where(support, p, 1.0)
