@@ -1,4 +1,4 @@
-"""The energy as a loss: the regularized loss of weakly supervised segmentation."""
+"""The CRF energy as a loss, the regularized loss of weakly supervised segmentation."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def energy(
 ) -> Tensor:
     """(<x, P x> / 2 + <u, x>) / n of each image, averaged over the batch.
 
-    ``probabilities`` x are ``(batch, L, *grid)`` or ``(L, *grid)``: of a network, softmax(scores, 1). The
-    value says how much neighbours disagree, per pixel: with Potts and the symmetric normalization it lies
-    between 0 and half the sum of the kernels' weights, but for rounding. ``logits`` (u = -logits) add the
-    unary part, by default absent: in weakly supervised training a cross-entropy over the labelled pixels
-    takes its place.
+    ``probabilities`` x are ``(batch, L, *grid)`` or ``(L, *grid)``, such as softmax(scores, 1) of a network.
+    The value measures the disagreement of neighbours per pixel: with Potts and the symmetric normalization it
+    lies between 0 and half the sum of the kernels' weights, up to rounding. ``logits`` (u = -logits) add the
+    unary part. They default to none: in weakly supervised training, a cross-entropy over the labelled pixels
+    replaces it.
 
-    The gradient is (P x + u) / n, exactly, for x, and for the image where that needs one. Without ``kernels``
-    the bilateral one of 80 pixels and 13 grey levels; with ``reduction="none"`` one number per image.
+    The gradient in x is (P x + u) / n, exactly. The image gets a gradient if it requires one. ``kernels``
+    default to a bilateral one of 80 pixels and 13 levels. ``reduction="none"`` returns a value per image.
 
     >>> import torch
     >>> image = torch.zeros(3, 4, 4)

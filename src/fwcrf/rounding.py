@@ -1,4 +1,4 @@
-"""From a point of the simplices to labels."""
+"""Rounding of a point of the simplices to labels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fwcrf.torch_ops.layout import argmax
 
 Rounding = Callable[[Energy, Tensor], Tensor]
 
-# Up to this many variables the matrix of P is formed, and nodes are visited one by one.
+# Largest number of variables for a dense matrix of P and node-by-node descent.
 _SMALL = 2048
 
 
@@ -22,7 +22,7 @@ def nearest(x: Tensor) -> Tensor:
 
 
 def get(rounding: str | Rounding) -> Rounding:
-    """``"nearest"``, ``"bcd"``, or a function of an energy and a point."""
+    """The rounding function named "nearest" or "bcd"; a function (E, x) is returned unchanged."""
     if callable(rounding):
         return rounding
     if rounding not in _NAMED:
@@ -37,16 +37,15 @@ def bcd(f: Energy, x: Tensor, *, max_applications: int = 200, restarts: int = 0,
     """Block coordinate descent from x to labels: E of the labels is not above E(x), up to rounding error.
 
     Nodes move to their best label until no node can gain by moving alone, or P has been applied
-    ``max_applications`` times. In small problems (2048 variables) one by one, against the matrix of P.
-    In large ones many at once: all nodes that would gain are moved together if that lowers E, which is known
-    exactly from one application of P; if not, half of them, chosen at random, and so on down to one node.
-    Nodes that are not yet at a label are always brought to one, whatever that takes.
+    ``max_applications`` times. Small problems (up to 2048 variables) move one node at a time, with the matrix
+    of P. Large problems move all nodes that would gain at once, if that lowers E, which one application of P
+    tells exactly; otherwise a random half of them, and so on down to one node. Nodes inside their simplex are
+    always rounded, beyond ``max_applications`` if necessary.
 
-    A sparse graph moves its nodes one by one in native code, ``max_applications`` times round at most. It can
-    also go on from labels that have been disturbed, region by region, and keep what is better: ``restarts``
-    times, the same for the same ``seed``.
+    A sparse graph moves one node at a time in native code, in at most ``max_applications`` sweeps. Then it
+    perturbs a region, descends again and keeps the better labels, ``restarts`` times; ``seed`` fixes them.
 
-    The energy is linear in each node if P has no self-edges. With them, moves are still accepted only when E
+    E is linear in each node if P has no self-edges. With self-edges, nodes at a label still move only if E
     falls, but a node that could gain may be missed.
     """
     labels = f.pairwise.descend(f.unary, x, max_sweeps=max_applications, restarts=restarts, seed=seed)
@@ -54,7 +53,7 @@ def bcd(f: Energy, x: Tensor, *, max_applications: int = 200, restarts: int = 0,
         return labels
     if restarts:
         raise ValueError(
-            f"restarts={restarts} with {type(f.pairwise).__name__}; expected 0: only sparse graphs have them."
+            f"restarts={restarts} with {type(f.pairwise).__name__}; expected 0 except for sparse graphs."
         )
     if f.unary.shape[-2] * f.unary.shape[-1] <= _SMALL:
         return _one_by_one(f, x, max_sweeps=max_applications)
@@ -75,7 +74,7 @@ def _one_by_one(f: Energy, x: Tensor, max_sweeps: int) -> Tensor:
             outside = grad[..., i, :] - (own @ x[..., i, :, None]).squeeze(-1)
             cost = outside + 0.5 * own.diagonal(dim1=-2, dim2=-1)
             best = cost.argmin(-1, keepdim=True)
-            # A label is left only for a better one, so that ties do not go round in circles.
+            # A node changes its label only for a strictly better one, so that ties do not cycle.
             now = cost.gather(-1, x[..., i, :].argmax(-1, keepdim=True))
             stay = (x[..., i, :].amax(-1, keepdim=True) == 1) & (now <= cost.gather(-1, best))
             target = torch.where(stay, x[..., i, :], vertices[best.squeeze(-1)])
@@ -93,13 +92,13 @@ def _together(f: Energy, x: Tensor, max_applications: int, seed: int) -> Tensor:
     n, num_labels = x.shape[-2:]
     generator = torch.Generator().manual_seed(seed)
     grad = f.grad(x)
-    size = torch.full(x.shape[:-2], n, device=x.device)  # how many nodes may move at once, per image
-    refused = torch.zeros(x.shape[:-1], dtype=torch.bool, device=x.device)  # alone, since the last move
+    size = torch.full(x.shape[:-2], n, device=x.device)  # largest number of nodes to move at once, per image
+    refused = torch.zeros(x.shape[:-1], dtype=torch.bool, device=x.device)  # tried alone since the last move
     applications = 1
     while True:
         p = torch.nn.functional.one_hot(grad.argmin(-1), num_labels).to(x)
         d = p - x
-        gain = -torch.where(d == 0, 0.0, d * grad).sum(-1)  # of each node alone
+        gain = -torch.where(d == 0, 0.0, d * grad).sum(-1)  # of each node, if it moves alone
         scale = torch.where(torch.isinf(grad), 0.0, grad).abs().amax(-1)
         inside = x.amax(-1) < 1
         wants = inside | ((gain > 4 * torch.finfo(x.dtype).eps * scale) & ~refused)

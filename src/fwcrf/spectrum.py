@@ -1,8 +1,8 @@
 """Extreme eigenvalues of a symmetric operator, by Lanczos iteration with three vectors.
 
-Step sizes need the largest eigenvalue of P, convexity its smallest. Without reorthogonalisation
-converged eigenvalues appear again as copies, which the extremes do not mind, and memory stays at
-three vectors however many steps are taken.
+Step sizes need the largest eigenvalue of P, convexity needs the smallest. Without reorthogonalisation,
+converged eigenvalues reappear as copies. Copies do not change the extremes, and three vectors of memory
+suffice for any number of steps.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from fwcrf.pairwise import inner
 class Extremes(NamedTuple):
     """Extreme eigenvalues per image, ``(*batch,)`` each, and bounds on their errors.
 
-    ``lowest`` and ``highest`` approach the ends of the spectrum from inside; an eigenvalue lies within
-    the error of each.
+    ``lowest`` and ``highest`` approach the ends of the spectrum from inside. Each has an eigenvalue within
+    its error.
     """
 
     lowest: Tensor
@@ -37,7 +37,7 @@ def extreme_eigenvalues(
     max_steps: int = 100,
     seed: int = 0,
 ) -> Extremes:
-    """Lanczos until both errors are below ``tol`` times the largest eigenvalue in absolute value.
+    """Extreme eigenvalues by Lanczos, until both errors are at most ``tol`` times the largest |eigenvalue|.
 
     >>> import torch
     >>> d = torch.tensor([[-2.0], [1.0], [5.0]])
@@ -50,8 +50,8 @@ def extreme_eigenvalues(
             f"like has shape {tuple(like.shape)}; expected (*batch, n, channels), none of them 0."
         )
     generator = torch.Generator().manual_seed(seed)
-    # The same start for every image, each of which keeps what it had when it was done: an image's answer
-    # does not depend on the others of its batch.
+    # All images start alike, and a converged image keeps its values: the result of an image does not
+    # depend on the rest of its batch.
     v = torch.randn(like.shape[-2:], generator=generator, dtype=torch.float64).to(like).expand(like.shape)
     v = v / _norm(v).to(v)
     answer, done = None, torch.zeros(like.shape[:-2], dtype=torch.bool, device=like.device)
@@ -64,7 +64,7 @@ def extreme_eigenvalues(
             w = operator(v)
             alpha = inner(v, w)
             if betas:
-                # An image whose Krylov space is exhausted (beta = 0) only repeats a value it has.
+                # If the Krylov space of an image is exhausted (beta = 0), repeat an earlier value.
                 alpha = torch.where(betas[-1] > 0, alpha, alphas[0])
             w = w - _expand(alpha, w) * v
             if betas:

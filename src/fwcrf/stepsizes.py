@@ -1,10 +1,10 @@
-"""How far to go from x to the oracle's answer p: rules that see a ``Step`` and answer in [0, 1].
+"""Step-size rules: functions of a ``Step`` that return a in [0, 1] for x <- x + a (p - x).
 
-An answer is one number, or one per image, ``(*batch,)``. Which known algorithm a rule gives depends on f
-and g: a full step is mean field or the concave-convex procedure, 2/(k+2) the classical Frank-Wolfe method.
+The result is one number, or one per image, ``(*batch,)``. Depending on f and g, full steps give mean field or
+the concave-convex procedure, and 2/(k+2) gives classical Frank-Wolfe.
 
 =================  =================================================  ==========================
-rule               step                                               looks at
+rule               step                                               depends on
 =================  =================================================  ==========================
 Constant(a)        a                                                  nothing
 Sequence(steps)    steps[k]; the last one is repeated                 k
@@ -12,12 +12,12 @@ Harmonic()         2 / (k + 2)                                        k
 InverseSqrt(a)     a / sqrt(k + 1)                                    k
 ConstantLength(a)  a / |p - x|                                        x, p
 Adaptive()         (S(x) / |p - x|^2 + sigma/2) / (L + sigma)         x, p, grad, L_f, sigma_g
-LineSearch()       argmin f + g between x and p                       the same, and P (p - x)
-SegmentSearch()    where f + g stops falling between x and p          f along the way
+LineSearch()       argmin f + g between x and p                       x, p, grad, g, P (p - x)
+SegmentSearch()    a root of (f + g)' between x and p                 f, g on the segment
 =================  =================================================  ==========================
 
-Steps above 1 are cut to 1. The first four are *schedules*: their ``at(k)`` knows the step before it is
-taken, which is what solvers ask for that have no p to move to.
+Steps above 1 are clipped to 1. The first four are *schedules*: ``at(k)`` returns the step from k alone.
+Solvers without a p accept only schedules.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from fwcrf.torch_ops.native import has_values
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """What a rule may look at: step k starts at x, and may go as far as p."""
+    """The arguments of a rule: step k goes from x towards p, the oracle's result."""
 
     k: int
     f: Objective
@@ -54,7 +54,7 @@ class Step:
 
     @cached_property
     def change(self) -> Tensor:
-        """The change of f's gradient along d: for an energy P d, its one application of P."""
+        """Hess f d, the change of f's gradient along d. For an energy it is P d, one application of P."""
         return self.f.hessian(self.direction)
 
     @cached_property
@@ -64,17 +64,17 @@ class Step:
 
     @cached_property
     def gap(self) -> Tensor:
-        """S(x) = <grad, x - p> + g(x) - g(p) per image: not negative, and 0 where x is stationary."""
+        """S(x) = <grad, x - p> + g(x) - g(p) per image: at least 0, and 0 if x is stationary."""
         return self.g.value(self.x) - self.g.value(self.p) - linear(self.grad, self.direction)
 
     def towards(self, a: float | Tensor) -> Tensor:
-        """x + a (p - x); for a = 1 p itself, to the last bit."""
+        """x + a (p - x); exactly p for a = 1."""
         if isinstance(a, Tensor):
             return torch.lerp(self.x, self.p, a.to(self.x)[..., None, None])
         return self.p if a == 1 else torch.lerp(self.x, self.p, a)
 
     def grad_after(self, a: float | Tensor) -> Tensor | None:
-        """f's gradient at x + a (p - x), if a rule has looked at its change: it is linear in a."""
+        """f's gradient at x + a (p - x), by linearity in a. None if no rule has computed ``change``."""
         if "change" not in self.__dict__:
             return None
         return self.grad + (a.to(self.x)[..., None, None] if isinstance(a, Tensor) else a) * self.change
@@ -82,12 +82,12 @@ class Step:
 
 Stepsize = Callable[[Step], float | Tensor]
 
-# How well a segment is searched where every look takes a gradient of f.
+# Tolerance of SegmentSearch in a; every evaluation costs a gradient of f.
 _ALONG_SEGMENT = 1e-7
 
 
 def check_steps(value: float | Tensor | Numbers[float | Tensor], name: str) -> None:
-    """Refuse steps outside [0, 1]."""
+    """Raise for steps outside [0, 1]."""
     values = value if isinstance(value, Numbers) else [value]
     for v in values:
         if isinstance(v, Tensor):
@@ -100,7 +100,7 @@ def check_steps(value: float | Tensor | Numbers[float | Tensor], name: str) -> N
 
 
 class Schedule:
-    """A rule that looks at nothing but k."""
+    """A rule that depends on k alone."""
 
     def at(self, k: int) -> float | Tensor:
         raise NotImplementedError
@@ -111,9 +111,9 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Constant(Schedule):
-    """The same step always; 1 is what mean field and the concave-convex procedure take."""
+    """The same step for all k. Mean field and the concave-convex procedure have step 1."""
 
-    step: float | Tensor = 1.0  # or one per image, (*batch,)
+    step: float | Tensor = 1.0  # a number, or one per image, (*batch,)
 
     def __post_init__(self) -> None:
         check_steps(self.step, "step")
@@ -124,7 +124,7 @@ class Constant(Schedule):
 
 @dataclass(frozen=True)
 class Sequence(Schedule):
-    """steps[k], each a number or one per image; the last one is repeated. A tensor may be learned."""
+    """steps[k], each a number or one per image; the last one is repeated. A tensor is learnable."""
 
     steps: Numbers[float | Tensor] | Tensor
 
@@ -139,7 +139,7 @@ class Sequence(Schedule):
 
 @dataclass(frozen=True)
 class Harmonic(Schedule):
-    """2 / (k + 2), starting at k = 0 with a full step."""
+    """2 / (k + 2): a full step for k = 0."""
 
     def at(self, k: int) -> float:
         return 2 / (k + 2)
@@ -169,7 +169,7 @@ class ConstantLength:
 
     def __call__(self, step: Step) -> Tensor:
         squared = step.squared_distance
-        # The derivative of a root at 0 is infinite, and not wanted: such a step is cut to 1.
+        # sqrt has an infinite derivative at 0; there the step is the constant 1.
         far = squared > torch.finfo(squared.dtype).tiny
         distance = torch.where(far, squared, 1.0).sqrt()
         return torch.where(far, self.length / distance, 1.0).clamp(max=1.0)
@@ -177,10 +177,10 @@ class ConstantLength:
 
 @dataclass(frozen=True)
 class Adaptive:
-    """The least of the parabola that bounds f + g from above along the segment.
+    """The minimizer of the parabola that bounds f + g from above along the segment.
 
-    a = min(1, (S(x) / |p - x|^2 + sigma_g / 2) / (L_f + sigma_g)): f + g never rises. L_f comes from f
-    unless ``smoothness`` gives it: for an energy by Lanczos iteration, once.
+    a = min(1, (S(x) / |p - x|^2 + sigma_g / 2) / (L_f + sigma_g)): f + g never increases. ``smoothness`` is
+    L_f; None means ``f.smoothness``, which an energy computes once by Lanczos iteration.
     """
 
     smoothness: float | Tensor | None = None
@@ -188,7 +188,7 @@ class Adaptive:
     def __post_init__(self) -> None:
         s = self.smoothness
         if s is not None and not bool((torch.as_tensor(s) >= 0).all()):
-            raise ValueError(f"smoothness={s!r}; expected 0 or more: f - smoothness/2 |x|^2 is concave.")
+            raise ValueError(f"smoothness={s!r}; expected 0 or more, with f - smoothness/2 |x|^2 concave.")
 
     def __call__(self, step: Step) -> Tensor:
         L = step.f.smoothness if self.smoothness is None else self.smoothness
@@ -204,10 +204,10 @@ class Adaptive:
 class LineSearch:
     """The exact minimiser of f + g between x and p, for a quadratic f.
 
-    The gradient of f along the segment is known from P (p - x), and so is the gradient at the next x:
-    a step applies P once. If g is quadratic too the answer is in closed form; otherwise f + g is
-    decreasing where f is concave along the segment (for p is the oracle's answer), and convex where it is
-    not, so that its derivative has one zero to be bracketed.
+    P (p - x) gives the gradient of f along the segment and at the next x, so a step applies P once. If g is
+    quadratic too, the step has a closed form. Otherwise, if f is concave along the segment, f + g decreases
+    up to p, because p minimizes <grad, p> + g(p). If f is convex along it, so is f + g, and the root of the
+    derivative is bracketed.
     """
 
     def __call__(self, step: Step) -> Tensor:
@@ -218,7 +218,7 @@ class LineSearch:
 
         def derivative(a: Tensor) -> Tensor:
             x = step.towards(a)
-            # A label at 0 stays there (d = 0), or leaves it at once: its infinite slope is of no use here.
+            # grad g is infinite at x = 0; there d = 0 or the entry grows, so a tiny x gives a finite slope.
             x = x.masked_fill(x == 0, torch.finfo(x.dtype).tiny)
             return slope + a * curvature + linear(g.grad(x), d)
 
@@ -229,9 +229,9 @@ class LineSearch:
 
 @dataclass(frozen=True)
 class SegmentSearch:
-    """Where f + g stops falling between x and p, for any differentiable f: its minimiser where f is convex.
+    """A root of (f + g)' between x and p, for any differentiable f; the minimiser if f is convex.
 
-    Each look along the segment takes a gradient of f. f + g never rises.
+    Each evaluation on the segment costs a gradient of f. The step is halved until f + g does not increase.
     """
 
     def __call__(self, step: Step) -> Tensor:
@@ -247,7 +247,7 @@ class SegmentSearch:
 
         a = _zero_of_increasing(derivative, step.gap, _ALONG_SEGMENT)
         start = total(torch.zeros_like(a))
-        for _ in range(60):  # only if f is not convex: the zero that was found may be beyond a hill
+        for _ in range(60):  # only for a non-convex f: f + g may have a maximum before the root
             higher = total(a) > start
             if not bool(higher.any()):
                 return a
@@ -282,7 +282,7 @@ class Geometric:
 
 
 def rule(step: float | Tensor | Numbers[float] | Stepsize) -> Stepsize:
-    """A rule is itself, a number (or scalar tensor) is constant, several are a sequence.
+    """The rule for ``step``: itself, ``Constant`` for a number or scalar tensor, ``Sequence`` for several.
 
     >>> rule(0.5), rule([1.0, 0.5])
     (Constant(step=0.5), Sequence(steps=[1.0, 0.5]))
@@ -291,7 +291,7 @@ def rule(step: float | Tensor | Numbers[float] | Stepsize) -> Stepsize:
         return step
     if isinstance(step, str):
         raise TypeError(
-            f"step={step!r}; expected a number from 0 to 1, several, or a rule of fwcrf.stepsizes."
+            f"step={step!r}; expected a number from 0 to 1, a list, or a rule of fwcrf.stepsizes."
         )
     if isinstance(step, Tensor):
         return Sequence(step) if step.dim() else Constant(step)
@@ -299,33 +299,33 @@ def rule(step: float | Tensor | Numbers[float] | Stepsize) -> Stepsize:
 
 
 def schedule(step: float | Tensor | Numbers[float] | Stepsize) -> Schedule:
-    """The same, for a solver that has no point to move to."""
+    """``rule`` for a solver without a target point p. Raises unless the rule is a schedule."""
     found = rule(step)
     if not isinstance(found, Schedule):
         raise ValueError(
-            f"step={step!r} needs a point to move to, which this solver does not have; expected a number, "
-            "several, or a rule that depends on k alone. 'pgd' takes any rule."
+            f"step={step!r} depends on a target point, which this solver does not have; expected a number, "
+            "a list of numbers, or a rule that depends on k alone. 'pgd' takes any rule."
         )
     return found
 
 
 def least_of_parabola(slope: Tensor, curvature: Tensor) -> Tensor:
-    """argmin of slope a + curvature/2 a^2 over [0, 1]; where the parabola is concave, an end."""
+    """argmin of slope a + curvature/2 a^2 over a in [0, 1]; 0 or 1 if the parabola is concave."""
     convex = curvature > 0
     inside = (-slope / torch.where(convex, curvature, 1.0)).clamp(0.0, 1.0)
     return torch.where(convex, inside, (slope + 0.5 * curvature <= 0).to(slope))
 
 
 def _zero_of_increasing(derivative: Callable[[Tensor], Tensor], like: Tensor, tol: float) -> Tensor:
-    """Where an increasing function on [0, 1] crosses 0, per image: 1 if it never does, 0 if it starts above.
+    """The root of an increasing function on [0, 1], per image: 1 if it is negative, 0 if it is positive.
 
-    Regula falsi with the Illinois weights, and a bisection every third time; of the last bracket the end
-    with derivative <= 0 is taken, so that f + g is not above its value at 0.
+    Regula falsi with Illinois weights, and a bisection every third time. Returns the left end of the last
+    bracket, where the derivative is <= 0, so that f + g is not above its value at 0.
     """
     with torch.no_grad():
         low, high = torch.zeros_like(like), torch.ones_like(like)
         at_low, at_high = derivative(low), derivative(high)
-        below = at_high <= 0  # so everywhere
+        below = at_high <= 0  # hence <= 0 everywhere
         for i in range(60):
             if bool((below | (at_low >= 0) | (high - low <= tol)).all()):
                 break
@@ -344,7 +344,7 @@ def _zero_of_increasing(derivative: Callable[[Tensor], Tensor], like: Tensor, to
     inside = (a > 0) & (a < 1)
     if not torch.is_grad_enabled() or not bool(inside.any()):
         return a
-    # One Newton step: 0 but for its derivative, which is that of the zero itself.
+    # A Newton step of value 0, whose derivative is the derivative of the root.
     with torch.enable_grad():
         point = a.clone().requires_grad_()
         (rate,) = torch.autograd.grad(derivative(point).sum(), point)

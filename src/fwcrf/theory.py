@@ -1,4 +1,4 @@
-"""What is proved about generalized Frank-Wolfe: optimality measure, rates, and tightness of the relaxation.
+"""Bounds for generalized Frank-Wolfe: optimality measure, rates, and tightness of the relaxation.
 
 Notation of the paper: F = f + g with minimum F*, Delta_k = F(x_k) - F*, S_k = S(x_k), L_f the
 semi-concavity of f, sigma_g the strong convexity of g, Omega the diameter of the domain. After each step
@@ -9,7 +9,7 @@ Each class below is one of the conditions of the table, with one pair of methods
     StronglyConvexG(L, sigma, Omega)  g strongly convex
     ConcaveF(Omega)                   f concave, g convex
 
-Everything takes and gives numbers, or tensors with one number per image.
+Arguments and results are numbers, or tensors with one number per image.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Number = float | Tensor
 def conditional_gradient_norm(f: Objective, g: Regularizer, x: Tensor) -> Tensor:
     """S(x) = max_p <grad f(x), x - p> + g(x) - g(p) per image.
 
-    At least sigma/2 |x - p|^2, and 0 where x is stationary.
+    It is at least sigma/2 |x - p|^2 for the maximizer p, and 0 if and only if x is stationary.
 
     >>> from fwcrf.pairwise import Matrix
     >>> from fwcrf.regularizers import Simplex
@@ -45,7 +45,7 @@ def conditional_gradient_norm(f: Objective, g: Regularizer, x: Tensor) -> Tensor
 
 
 def diameter(n: int) -> float:
-    """Omega of a product of n simplices: sqrt(2 n), between labellings that differ everywhere."""
+    """Omega = sqrt(2 n) of a product of n simplices: the distance of labellings that differ in every node."""
     return math.sqrt(2 * n)
 
 
@@ -63,14 +63,14 @@ class ConvexG:
         return delta0 / ((k + 1) * step) + 0.5 * self.smoothness * self.diameter**2 * step
 
     def decrease_length(self, gap: Number, length: Number) -> Number:
-        """For steps length / |p - x| that are not cut at 1."""
+        """For steps length / |p - x| of at most 1, without clipping."""
         return length / self.diameter * gap - 0.5 * self.smoothness * length**2
 
     def optimality_length(self, k: int, delta0: Number, length: Number) -> Number:
         return delta0 * self.diameter / ((k + 1) * length) + 0.5 * self.smoothness * self.diameter * length
 
     def decrease_schedule(self, gap: Number, step: Number) -> Number:
-        """For any steps, of which the rate wants that they sum to infinity and tend to 0."""
+        """For any steps. The rate assumes that they tend to 0 and that their sum is infinite."""
         return self.decrease_constant(gap, step)
 
     def optimality_schedule(self, delta0: Number, steps: Sequence[Number]) -> Number:
@@ -78,7 +78,7 @@ class ConvexG:
         return (delta0 + 0.5 * self.smoothness * self.diameter**2 * squares) / total
 
     def decrease_adaptive(self, gap: Number) -> Number:
-        """Also for line search, here and below."""
+        """For adaptive steps and line search, as for all ``*_adaptive`` methods below."""
         bound = torch.as_tensor(self.smoothness * self.diameter**2, dtype=torch.float64)
         gap = torch.as_tensor(gap, dtype=torch.float64)
         return 0.5 * torch.minimum(gap, gap**2 / bound)
@@ -91,7 +91,7 @@ class ConvexG:
 
 @dataclass(frozen=True)
 class StronglyConvexG:
-    """g sigma-strongly convex, f L-semi-concave: F falls for steps below 2 omega."""
+    """g sigma-strongly convex, f L-semi-concave: F decreases for steps below 2 omega."""
 
     smoothness: float
     strong_convexity: float
@@ -118,7 +118,7 @@ class StronglyConvexG:
         return delta0 / (step * (k + 1)) + self._excess(step) / step * self.diameter**2
 
     def decrease_length(self, gap: Number, length: float) -> Number:
-        """For steps length / |p - x| that are not cut at 1."""
+        """For steps length / |p - x| of at most 1, without clipping."""
         fall = length * (2 * self.strong_convexity * gap) ** 0.5
         return fall - 0.5 * (self.smoothness + self.strong_convexity) * length**2
 
@@ -131,9 +131,9 @@ class StronglyConvexG:
         return self._rate(step) * gap
 
     def settled(self, steps: Sequence[float]) -> int:
-        """k(omega): the step from which on all steps are at most omega (len(steps) if the last is above).
+        """k(omega): the first index from which on all steps are at most omega; len(steps) if there is none.
 
-        The paper states 2 omega for it, and proves omega, which is what its bound needs.
+        The paper's table states 2 omega here; its proof uses omega, and its bound requires it.
         """
         late = [i for i, a in enumerate(steps) if a > self.omega]
         return late[-1] + 1 if late else 0
@@ -163,7 +163,7 @@ class ConcaveF(ConvexG):
 
 
 def tightness(E: Energy, r: Regularizer, *, rounding: str = "nearest") -> Tensor:
-    """How far the labels rounded from a *global* minimum of E + r can be above the best ones, per image.
+    """Upper bound on E(labels) - E* for labels rounded from a *global* minimum of E + r, per image.
 
     E* <= E(labels) <= E* + M - m + C, with m <= r <= M on the simplices; C is 0 for ``"bcd"`` and
     ``rounding_loss`` for ``"nearest"``.
@@ -174,12 +174,12 @@ def tightness(E: Energy, r: Regularizer, *, rounding: str = "nearest") -> Tensor
     if rounding == "bcd":
         return slack
     if rounding != "nearest":
-        raise ValueError(f"rounding={rounding!r}; bounds are known for nearest and bcd.")
+        raise ValueError(f"rounding={rounding!r}; bounds are known for nearest and bcd only.")
     return slack + rounding_loss(E)
 
 
 def rounding_loss(E: Energy) -> Tensor:
-    """C = sqrt(n (1 - 1/L)) (|u| + sqrt(n) |P|): what nearest rounding can add to E, per image."""
+    """C = sqrt(n (1 - 1/L)) (|u| + sqrt(n) |P|), the largest increase of E by nearest rounding, per image."""
     n, num_labels = E.unary.shape[-2:]
     found = extreme_eigenvalues(E.pairwise, E.unary)
     norm = torch.maximum(found.highest + found.highest_error, found.lowest_error - found.lowest)

@@ -53,7 +53,11 @@ REFUSED = {
         ValueError,
         "features.astype",
     ),
-    "compat list": (lambda d, u, e: crf(d).addPairwiseGaussian(3, [1, 2]), TypeError, "compat is to be"),
+    "compat list": (
+        lambda d, u, e: crf(d).addPairwiseGaussian(3, [1, 2]),
+        TypeError,
+        "compat must be a numpy array",
+    ),
     "compat double": (lambda d, u, e: crf(d).addPairwiseGaussian(3, np.ones(2)), ValueError, "compat.astype"),
     "compat integers": (lambda d, u, e: crf(d).addPairwiseGaussian(3, np.ones(2, int)), ValueError, "astype"),
     "compat cube": (lambda d, u, e: crf(d).addPairwiseGaussian(3, np.ones((2, 2, 2), F32)), ValueError, ">2"),

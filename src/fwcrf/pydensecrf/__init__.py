@@ -1,8 +1,8 @@
-"""pydensecrf's Python interface on this library's filters: code written for pydensecrf runs unchanged.
+"""pydensecrf's Python interface, implemented with this library's filters.
 
-``import fwcrf.pydensecrf.densecrf as dcrf`` instead of ``import pydensecrf.densecrf as dcrf`` is all there is
-to change; ``install`` saves even that, and ``python -m fwcrf.pydensecrf script.py`` runs a script as it is.
-docs/from-pydensecrf.md lists what is followed, what is refused, and what there is beyond.
+Change ``import pydensecrf.densecrf as dcrf`` to ``import fwcrf.pydensecrf.densecrf as dcrf``. ``install``
+makes this change unnecessary, and ``python -m fwcrf.pydensecrf script.py`` runs an unchanged script.
+docs/from-pydensecrf.md lists the reproduced quirks, the refused arguments and the extensions.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _replaced: dict[str, ModuleType] = {}
 
 
 def install(*, replace: bool = False) -> None:
-    """Make ``import pydensecrf.densecrf`` and ``from pydensecrf.utils import ...`` resolve here.
+    """Make ``import pydensecrf.densecrf`` and ``from pydensecrf.utils import ...`` import this package.
 
-    To be called before anything imports pydensecrf, whether it is installed or not. If the original is
-    imported already this raises ``RuntimeError``, because code that holds it would keep it: two libraries
-    under one name. With ``replace`` the imports from now on resolve here all the same.
+    Call it before the first import of pydensecrf, installed or not. Raises ``RuntimeError`` if the original
+    is already imported, because modules that imported it keep it: two libraries under one name. With
+    ``replace``, later imports get this package all the same.
 
     >>> install(replace=True)
     >>> import pydensecrf.densecrf
@@ -31,22 +31,22 @@ def install(*, replace: bool = False) -> None:
     >>> uninstall()
     """
     own = _modules()
-    others = {name: module for name, module in _imported().items() if module is not own.get(name)}
-    if others and not replace:
-        name, module = next(iter(others.items()))
+    originals = {name: module for name, module in _imported().items() if module is not own.get(name)}
+    if originals and not replace:
+        name, module = next(iter(originals.items()))
         raise RuntimeError(
-            f"{name} is already imported, from {getattr(module, '__file__', None)}; expected to come first. "
-            "Call fwcrf.pydensecrf.install() before the imports that lead to it, or install(replace=True) "
-            "to leave it to those who have it and answer the imports from now on."
+            f"{name} is already imported, from {getattr(module, '__file__', None)}; expected install() "
+            "first. Call fwcrf.pydensecrf.install() before the first import of pydensecrf, or "
+            "install(replace=True) to replace it for later imports only."
         )
-    for name in others:
+    for name in originals:
         del sys.modules[name]
-    _replaced.update(others)
+    _replaced.update(originals)
     sys.modules.update(own)
 
 
 def uninstall() -> None:
-    """Undo ``install``: later imports of pydensecrf find the original, if there is one."""
+    """Undo ``install``: later imports of pydensecrf get the original, if it is installed."""
     for name, module in _modules().items():
         if sys.modules.get(name) is module:
             del sys.modules[name]

@@ -1,4 +1,4 @@
-"""``python -m fwcrf.pydensecrf script.py [arguments]``: run a script written for pydensecrf as it is."""
+"""``python -m fwcrf.pydensecrf script.py [arguments]``: run an unchanged script written for pydensecrf."""
 
 from __future__ import annotations
 

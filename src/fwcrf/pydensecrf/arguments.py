@@ -1,7 +1,7 @@
-"""What pydensecrf takes as an argument, and what it raises for anything else.
+"""Checks of arguments, with pydensecrf's exceptions.
 
-It takes buffers of one element type in C order. So do we, with exceptions of the same type; the messages
-begin as its own and go on to the remedy. Where it reads past the end of the memory, we raise ``ValueError``.
+pydensecrf takes buffers of one element type in C order. These functions raise exceptions of the same types;
+the messages begin like pydensecrf's and add a remedy. Where pydensecrf reads past its memory: ``ValueError``.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-# What its messages call the types of C.
+# Names of the C types in pydensecrf's messages.
 _NAMES = {np.dtype(np.float32): "float", np.dtype(np.float64): "double", np.dtype(np.uint8): "unsigned char"}
 
 
 def integer(value: Any, name: str, least: int) -> int:
-    """A number cut to an integer, as C does it."""
+    """A number truncated to an integer, as in C."""
     if not isinstance(value, Number) or isinstance(value, complex):
         raise TypeError(f"an integer is required for {name}, not {type(value).__name__}")
     number = int(value)  # type: ignore[call-overload]
@@ -27,7 +27,7 @@ def integer(value: Any, name: str, least: int) -> int:
 
 
 def real(value: Any, name: str) -> float:
-    """A finite number."""
+    """A finite float."""
     if isinstance(value, complex) or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
         raise TypeError(f"{name} must be real number, not {type(value).__name__}")
     number = float(value)
@@ -37,7 +37,7 @@ def real(value: Any, name: str) -> float:
 
 
 def bandwidths(value: Any, name: str, count: int) -> list[float]:
-    """``count`` standard deviations from one number or from the first so many of a sequence."""
+    """``count`` standard deviations: one number repeated, or the first entries of a sequence."""
     alike = isinstance(value, Number)
     found = [real(value if alike else value[i], name) for i in range(count)]
     if not all(found):
@@ -46,12 +46,12 @@ def bandwidths(value: Any, name: str, count: int) -> list[float]:
 
 
 def float_array(value: Any, name: str, dimensions: int) -> np.ndarray:
-    """An array of float32 in C order."""
+    """``value`` as an array of float32 in C order; not copied."""
     return array(value, name, np.float32, dimensions)
 
 
 def array(value: Any, name: str, dtype: type, dimensions: int) -> np.ndarray:
-    """An array of a type and a number of dimensions, in C order; not copied."""
+    """``value`` as an array in C order; not copied. Raises for another dtype or number of dimensions."""
     if value is None:
         raise TypeError(f"Argument '{name}' must not be None; expected a numpy array.")
     found = buffer(value, name)
@@ -69,12 +69,12 @@ def array(value: Any, name: str, dtype: type, dimensions: int) -> np.ndarray:
             f"{name}.astype(np.{expected}) converts it."
         )
     if not found.flags.c_contiguous:
-        raise ValueError(f"ndarray is not C-contiguous: np.ascontiguousarray({name}) makes it so.")
+        raise ValueError(f"ndarray is not C-contiguous: np.ascontiguousarray({name}) copies it to C order.")
     return found
 
 
 def buffer(value: Any, name: str) -> np.ndarray:
-    """The array behind an object that has one: no list, no number."""
+    """The array of an object with a buffer or array interface. Raises for lists and numbers."""
     if isinstance(value, np.ndarray):
         return value
     if hasattr(value, "__array_interface__"):
@@ -83,6 +83,6 @@ def buffer(value: Any, name: str) -> np.ndarray:
         return np.asarray(memoryview(value))
     except TypeError:
         raise TypeError(
-            f"a bytes-like object is required, not '{type(value).__name__}': {name} is to be a numpy array, "
-            "which np.asarray makes of a list or a tensor."
+            f"a bytes-like object is required, not '{type(value).__name__}': {name} must be a numpy array; "
+            "np.asarray converts a list or a tensor."
         ) from None

@@ -1,6 +1,6 @@
-"""Matrices and vectors as pydensecrf hands them out: float32 memory that numpy reads without a copy.
+"""pydensecrf's matrix and vector types: float32 memory that numpy reads without a copy.
 
-``np.array(Q)`` copies one, ``np.asarray(Q)`` is a view whose changes ``stepInference`` sees.
+``np.array(Q)`` is a copy. ``np.asarray(Q)`` is a view: ``stepInference`` reads changes made to it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class _Values:
-    """Memory of float32 behind numpy's array interface."""
+    """float32 memory with numpy's array interface."""
 
     __slots__ = ("_values",)
     _values: np.ndarray
@@ -35,11 +35,11 @@ class _Values:
         return memoryview(self._values)  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of shape {self._values.shape}; np.array() makes an array of it>"
+        return f"<{type(self).__name__} of shape {self._values.shape}; np.array() converts it>"
 
 
 class MatrixXf(_Values):
-    """A matrix, ``(rows, columns)``, its columns contiguous; empty when made by hand: see ``matrixXf``.
+    """A matrix ``(rows, columns)`` with contiguous columns. ``MatrixXf()`` is empty; use ``matrixXf``.
 
     >>> Q = matrixXf(np.eye(2, 3, dtype=np.float32))
     >>> np.argmax(Q, axis=0)
@@ -51,26 +51,26 @@ class MatrixXf(_Values):
 
 
 class VectorXf(_Values):
-    """A vector; empty when made by hand: see ``vectorXf``."""
+    """A vector. ``VectorXf()`` is empty; use ``vectorXf``."""
 
     __slots__ = ()
     _dimensions = 1
 
 
 def wrap(values: np.ndarray) -> MatrixXf:
-    """A matrix over the memory of an array of float32."""
+    """A matrix that shares the memory of a float32 array."""
     matrix = MatrixXf()
     matrix._values = values
     return matrix
 
 
 def matrixXf(arr: np.ndarray) -> MatrixXf:
-    """A copy of a two-dimensional array."""
+    """A matrix with a copy of a two-dimensional float32 array."""
     return wrap(np.array(float_array(arr, "arr", 2), order="F"))
 
 
 def vectorXf(arr: np.ndarray) -> VectorXf:
-    """A copy of a one-dimensional array."""
+    """A vector with a copy of a one-dimensional float32 array."""
     vector = VectorXf()
     vector._values = float_array(arr, "arr", 1).copy()
     return vector

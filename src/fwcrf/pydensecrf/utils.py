@@ -1,4 +1,4 @@
-"""Unary energies and features as pydensecrf's ``utils`` makes them, to the last bit."""
+"""Unary energies and features, bit-equal to pydensecrf's ``utils``."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ _log = logging.getLogger(__name__)
 
 
 class OneLabelError(ZeroDivisionError, ValueError):
-    """What pydensecrf raises, and what the rest of this library does."""
+    """Both pydensecrf's exception for one label (ZeroDivisionError) and this library's (ValueError)."""
 
 
 def unary_from_labels(
     labels: np.ndarray, n_labels: int, gt_prob: float, zero_unsure: bool = True
 ) -> np.ndarray:
-    """Energies of a labelling that is right with probability ``gt_prob``, ``(n_labels, labels.size)``.
+    """Energies ``(n_labels, labels.size)`` of a labelling that is correct with probability ``gt_prob``.
 
-    A pixel's own label costs -log(gt_prob), each other one -log((1 - gt_prob) / (n_labels - 1)). With
-    ``zero_unsure`` the labels count from 1, and 0 says nothing: all labels cost the same there.
+    A pixel's own label costs -log(gt_prob), every other label -log((1 - gt_prob) / (n_labels - 1)). With
+    ``zero_unsure`` the labels count from 1, and 0 means unknown: all labels cost log(n_labels) there.
 
     >>> unary_from_labels(np.array([0, 1, 2]), 2, gt_prob=0.75)
     array([[0.6931472, 0.2876821, 1.3862944],
@@ -29,10 +29,10 @@ def unary_from_labels(
     """
     assert 0 < gt_prob < 1, f"gt_prob={gt_prob!r} must be in (0,1)"
     if n_labels < 2:
-        raise OneLabelError(f"n_labels={n_labels!r}; expected at least 2, between which to choose.")
+        raise OneLabelError(f"n_labels={n_labels!r}; expected at least 2.")
     labels = labels.flatten()
     if labels.dtype.kind == "u":
-        labels = labels.astype(np.int64)  # 0 - 1 would be the largest number instead of the last row
+        labels = labels.astype(np.int64)  # unsigned 0 - 1 would wrap around; int 0 - 1 is the last row
     energies = np.full((n_labels, labels.size), -np.log((1 - gt_prob) / (n_labels - 1)), np.float32)
     energies[labels - 1 if zero_unsure else labels, np.arange(labels.size)] = -np.log(gt_prob)
     if zero_unsure:
@@ -47,10 +47,10 @@ def compute_unary(labels: np.ndarray, M: int, GT_PROB: float = 0.5) -> np.ndarra
 
 
 def unary_from_softmax(sm: np.ndarray, scale: float | None = None, clip: float | None = 1e-5) -> np.ndarray:
-    """-log of probabilities ``(labels, ...)``, as energies ``(labels, n)``.
+    """Energies ``(labels, n)``: -log of probabilities ``(labels, ...)``.
 
-    Probabilities below ``clip`` are taken to be ``clip``. With ``scale`` they are mixed with the uniform
-    distribution first: scale p + (1 - scale) / labels.
+    Probabilities are clipped to at least ``clip``. ``scale`` first mixes them with the uniform
+    distribution: scale p + (1 - scale) / labels.
 
     >>> unary_from_softmax(np.array([[0.75, 0.0], [0.25, 1.0]]))
     array([[ 0.2876821, 11.512925 ],
@@ -59,7 +59,7 @@ def unary_from_softmax(sm: np.ndarray, scale: float | None = None, clip: float |
     num_labels = sm.shape[0]
     if scale is not None:
         assert 0 < scale <= 1, f"scale={scale!r} needs to be in (0,1]"
-        sm = scale * sm + (1 - scale) * np.full(1, 1 / num_labels)  # an array, so that the sum is double
+        sm = scale * sm + (1 - scale) * np.full(1, 1 / num_labels)  # an array, for a sum in double
     if clip is not None:
         sm = np.clip(sm, clip, 1.0)
     return np.ascontiguousarray((-np.log(sm)).reshape(num_labels, -1).astype(np.float32))
@@ -72,7 +72,7 @@ def softmax_to_unary(sm: np.ndarray, GT_PROB: float | None = 1) -> np.ndarray:
 
 
 def create_pairwise_gaussian(sdims: Sequence[float], shape: Sequence[int]) -> np.ndarray:
-    """Positions of a grid over ``sdims``, ``(axes, n)``: axes in the order of the array, any number.
+    """Positions of a grid divided by ``sdims``, ``(axes, n)``; axes in the order of the array.
 
     >>> create_pairwise_gaussian((2, 1), (2, 2))
     array([[0. , 0. , 0.5, 0.5],
@@ -81,7 +81,7 @@ def create_pairwise_gaussian(sdims: Sequence[float], shape: Sequence[int]) -> np
     if len(sdims) < len(shape):
         raise ValueError(
             f"sdims has {len(sdims)} entries for a grid of {len(shape)} axes, {tuple(shape)}; expected one "
-            "each. If one of the axes holds channels, chdim= says which."
+            "per axis. If one axis holds channels, pass it as chdim=."
         )
     positions = np.indices(tuple(shape), dtype=np.float32)
     for axis, s in enumerate(sdims):
@@ -92,16 +92,16 @@ def create_pairwise_gaussian(sdims: Sequence[float], shape: Sequence[int]) -> np
 def create_pairwise_bilateral(
     sdims: Sequence[float], schan: float | Sequence[float], img: np.ndarray, chdim: int = -1
 ) -> np.ndarray:
-    """Positions over ``sdims`` above values over ``schan``, ``(axes + channels, n)``.
+    """Positions divided by ``sdims``, then values divided by ``schan``: ``(axes + channels, n)``.
 
-    Features for ``addPairwiseEnergy``. ``chdim`` is the axis of the channels, or -1 if there is none, as in
-    a grey image or volume.
+    Features for ``addPairwiseEnergy``. ``chdim`` is the axis of the channels, or -1 for a grey image or
+    volume without such an axis.
     """
     values = img.astype(np.float32)  # a copy
     values = values[np.newaxis] if chdim == -1 else np.moveaxis(values, chdim, 0)
     if isinstance(schan, Number):
         schan = [schan] * len(values)  # type: ignore[list-item]
-    # A channel without an entry stays as it is.
+    # Channels beyond the entries of schan are not scaled.
     for channel, s in enumerate(schan):  # type: ignore[arg-type]
         values[channel] /= s
     positions = create_pairwise_gaussian(sdims, values.shape[1:])

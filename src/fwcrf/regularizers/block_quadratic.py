@@ -60,7 +60,9 @@ class BlockQuadratic(SumOverNodes):
             return
         q = q.detach()
         if not torch.isfinite(q).all() or not torch.allclose(q, q.mT, rtol=1e-5, atol=self._rounding()):
-            raise ValueError("matrix is not finite and symmetric; (matrix + matrix.mT) / 2 has the same r.")
+            raise ValueError(
+                "matrix is not finite and symmetric; (matrix + matrix.mT) / 2 is symmetric, and r the same."
+            )
         low, _ = self._spectrum()
         if low < -self._rounding():
             raise ValueError(

@@ -26,9 +26,7 @@ class Remembering(MobileNetV2):
 
     def forward(self, input: Tensor) -> Tensor:
         if any(p.requires_grad for p in self.parameters()) or self.training:
-            raise ValueError(
-                "the backbone is trainable; expected a frozen one, since its features are cached."
-            )
+            raise ValueError("the backbone is trainable; expected a frozen one, to cache features.")
         return torch.cat([self._of(image[None]) for image in input])
 
     def _of(self, image: Tensor) -> Tensor:

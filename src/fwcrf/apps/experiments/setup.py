@@ -71,9 +71,7 @@ def data_folder(given: Path | None) -> Path:
 def paper_curves(given: Path | None, data: Path) -> Path | None:
     """``given``, ``FWCRF_PAPER``, or ``paper/curves.csv`` next to the data. None if it does not exist."""
     if given is not None and not given.is_file():
-        raise FileError(
-            f"{given} does not exist; expected a CSV file with the curves of the paper's figures."
-        )
+        raise FileError(f"{given} does not exist; expected a CSV file of the paper's curves.")
     named = os.environ.get("FWCRF_PAPER")
     found = given or (Path(named) if named else data.resolve().parent / "paper" / "curves.csv")
     return found if found.is_file() else None
