@@ -6,7 +6,7 @@ the concave-convex procedure, and 2/(k+2) gives classical Frank-Wolfe.
 =================  =================================================  ==========================
 rule               step                                               depends on
 =================  =================================================  ==========================
-Constant(a)        a                                                  nothing
+Constant(a)        a                                                  -
 Sequence(steps)    steps[k]; the last one is repeated                 k
 Harmonic()         2 / (k + 2)                                        k
 InverseSqrt(a)     a / sqrt(k + 1)                                    k

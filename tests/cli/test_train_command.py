@@ -83,7 +83,7 @@ def test_a_config_is_evaluated_by_the_weights_it_names(fwcrf_command, config, tm
     (["train", "CONFIG"], 2, "Missing option"),
     (["eval", "CONFIG", "-o", "OUT", "--subset", "cars"], 2, "expected NAME=CLASS"),
     (["eval", "CONFIG", "-o", "OUT", "--subset", "a=boat"], 1, "there is no class 'boat'"),
-    (["eval", "CONFIG", "-o", "OUT", "--set", "crf=null", "--steps", "3"], 1, "crf has no settings in it"),
+    (["eval", "CONFIG", "-o", "OUT", "--set", "crf=null", "--steps", "3"], 1, "crf is None; expected"),
     (["eval", "CONFIG", "-o", "OUT", "--labels", "OUT"], 1, "has no label map for 4 of 4 images"),
 ])  # fmt: skip
 def test_what_goes_wrong_is_said(fwcrf_command, config, tmp_path, arguments, status, said):

@@ -19,7 +19,7 @@ from fwcrf.apps.experiments.kept import Kept
 from fwcrf.apps.experiments.outcome import write
 from fwcrf.apps.experiments.potts import PAPER, Potts
 from fwcrf.apps.experiments.report import write_report
-from fwcrf.apps.experiments.runs import Run, Seen, View, carry_out
+from fwcrf.apps.experiments.runs import Evaluations, Evaluator, Run, carry_out
 from fwcrf.apps.experiments.setup import data_folder, paper_curves
 from fwcrf.apps.files import FileError
 from fwcrf.torch_ops.simplex import softmax
@@ -47,8 +47,8 @@ def test_energy_of_labels_without_the_labels_that_do_not_occur(made):
 def test_a_run_sees_what_the_solver_does(made):
     picture = images.load(made / "voc2012", "image1", every=2)
     problem = PAPER.problem(picture, every=2)
-    looks = carry_out(Run("mf", steps=(0, 1, 3)), View(problem, picture.truth, 255))
-    seen = Seen.of(list(looks.values()))
+    found = carry_out(Run("mf", steps=(0, 1, 3)), Evaluator(problem, picture.truth, 255))
+    seen = Evaluations.of(list(found.values()))
     f = problem.energy()
     x = softmax(f.unary, -1.0)
     expected = [float(f.of_labels(x.argmax(-1)))]
@@ -68,7 +68,7 @@ def test_a_run_sees_what_the_solver_does(made):
 def test_a_labelling_is_looked_at_once(made, monkeypatch):
     picture = images.load(made / "voc2012", "image1", every=2)
     problem = PAPER.problem(picture, every=2)
-    view, count, of_labels = View(problem, picture.truth, 255), [], type(problem).of_labels
+    evaluator, count, of_labels = Evaluator(problem, picture.truth, 255), [], type(problem).of_labels
 
     def counted(self, labellings):
         count.append(len(labellings))
@@ -76,23 +76,23 @@ def test_a_labelling_is_looked_at_once(made, monkeypatch):
 
     monkeypatch.setattr(type(problem), "of_labels", counted)
     steps = (0, 1, 2, 3)
-    one, other = (carry_out(Run(*run, steps=steps), view) for run in (("mf",), ("efw", 1.0)))
+    one, other = (carry_out(Run(*run, steps=steps), evaluator) for run in (("mf",), ("efw", 1.0)))
     assert one == other and 0 < sum(count) <= 4 and count[-1] == 0
-    third = carry_out(Run("l2fw", 1.0, steps=steps), view)
-    assert third == carry_out(Run("l2fw", 1.0, steps=steps), View(problem, picture.truth, 255))
+    third = carry_out(Run("l2fw", 1.0, steps=steps), evaluator)
+    assert third == carry_out(Run("l2fw", 1.0, steps=steps), Evaluator(problem, picture.truth, 255))
 
 
 def test_a_true_label_that_is_no_class_is_refused(made):
     picture = images.load(made / "voc2012", "image1", every=2)
     truth = picture.truth.clone()
     truth[0, 0] = 3
-    view = View(PAPER.problem(picture, every=2), truth, 255)
+    evaluator = Evaluator(PAPER.problem(picture, every=2), truth, 255)
     with pytest.raises(ValueError, match="a true label is 0 or 3"):
-        carry_out(Run("mf", steps=(0,)), view)
+        carry_out(Run("mf", steps=(0,)), evaluator)
 
 
 def test_mean_energies_are_relative_to_the_start():
-    seen = [Seen([10.0, 7.0], [], 0), Seen([-4.0, -5.0], [], 0)]
+    seen = [Evaluations([10.0, 7.0], [], 0), Evaluations([-4.0, -5.0], [], 0)]
     assert mean_energies(seen) == [0.0, -2.0]
 
 
@@ -105,7 +105,7 @@ def test_accuracy_leaves_out_classes_that_are_not_there():
     assert math.isnan(found.iou[1])
     sparse = matrix.nonzero()
     counts = [[*map(int, place), int(matrix[tuple(place)])] for place in sparse]
-    assert of_runs([Seen([], [counts], 0)] * 2, 0, 21).miou9 == pytest.approx(found.miou9)
+    assert of_runs([Evaluations([], [counts], 0)] * 2, 0, 21).miou9 == pytest.approx(found.miou9)
 
 
 def test_results_are_kept_for_as_long_as_they_mean_the_same(tmp_path):

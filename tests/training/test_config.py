@@ -93,7 +93,7 @@ def test_files_and_changes(tmp_path):
     ("- 3", (), "holds a list; expected names and values"),
     ("!!python/object/apply:os.system [ls]", (), "is not YAML"),
     ("data: 3", ("data",), "'data' has no '='; expected NAME=VALUE"),
-    ("data: 3", ("data.name=voc",), "data is a single value, without settings"),
+    ("data: 3", ("data.name=voc",), "data is 3; expected settings in it"),
 ])  # fmt: skip
 def test_files_that_cannot_be_used(tmp_path, text, changes, match):
     (tmp_path / "bad.yaml").write_text(text)

@@ -1,7 +1,7 @@
 """Checks of arguments, with pydensecrf's exceptions.
 
 pydensecrf takes buffers of one element type in C order. These functions raise exceptions of the same types;
-the messages begin like pydensecrf's and add a remedy. Where pydensecrf reads past its memory: ``ValueError``.
+the messages begin like pydensecrf's and add a remedy. If pydensecrf reads past its memory: ``ValueError``.
 """
 
 from __future__ import annotations

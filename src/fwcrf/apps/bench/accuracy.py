@@ -190,7 +190,7 @@ Results = dict[str, dict[str, dict[str, dict[str, Errors]]]]  # setting, kernel,
 
 
 def run(plan: Plan) -> dict[str, object]:
-    """Measure, print, and return everything."""
+    """Run the benchmark, print its tables and return all results."""
     results: Results = {}
     agreements: dict[str, list[float]] = {}
     for setting, picture, image, xy in scenes():

@@ -235,7 +235,7 @@ def tables(results: Results) -> None:
 
 
 def run(plan: Plan) -> dict[str, object]:
-    """Measure, print, and return everything."""
+    """Run the benchmark, print its tables and return all results."""
     if not (data() / "voc2012/val/logits_deeplabv3").exists():
         print(f"\nskipped: no data in {data()}; set FWCRF_DATA to the folder with voc2012, camvid, examples")
         return {}

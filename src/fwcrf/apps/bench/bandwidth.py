@@ -31,7 +31,7 @@ def gigabytes_per_second(plan: Plan) -> dict[int, float]:
 
 
 def run(plan: Plan) -> dict[str, object]:
-    """Measure, print, and return everything."""
+    """Run the benchmark, print its tables and return all results."""
     found = gigabytes_per_second(plan.at_most(8))
     print(f"\n### Memory: triad over arrays of {FLOATS * 4 >> 20} MB\n")
     print(table(["threads", "GB/s"], [[count, f"{speed:.1f}"] for count, speed in found.items()]))

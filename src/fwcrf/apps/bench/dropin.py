@@ -41,7 +41,7 @@ def program(dcrf: ModuleType, image: np.ndarray, unary: np.ndarray, compat: floa
 
 
 def run(plan: Plan) -> dict[str, object]:
-    """Measure, print, and return everything."""
+    """Run the benchmark, print its tables and return all results."""
     cases = []
     for name in pictures.names(1 if plan.quick else 3):
         image = pictures.named(name)

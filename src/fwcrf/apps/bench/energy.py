@@ -129,7 +129,7 @@ def reached(one: dict[str, Any], solver: str) -> tuple[float, int] | None:
 
 
 def run(plan: Plan) -> dict[str, object]:
-    """Measure, print, and return everything."""
+    """Run the benchmark, print its tables and return all results."""
     plan = plan.at_most(1 if plan.quick else 3)
     weights = dict(list(WEIGHTS.items())[:1]) if plan.quick else WEIGHTS
     found = scenes(plan)

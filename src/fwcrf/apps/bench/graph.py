@@ -64,7 +64,7 @@ def measure(rounds: int, side: int, labels: int, steps: int) -> dict[str, float]
 
 
 def run(plan: Plan, threads: int = THREADS) -> dict[str, object]:
-    """Measure, print, and return everything."""
+    """Run the benchmark, print its tables and return all results."""
     rounds = plan.at_most(5).rounds
     before = torch.get_num_threads()
     try:

@@ -25,7 +25,7 @@ TARGETS = {("mf", 10): {1: 6.0, 2: 10.0}}
 
 
 def run(plan: Plan) -> dict[str, object]:
-    """Measure, print, and return everything."""
+    """Run the benchmark, print its tables and return all results."""
     times, rows = ordinary(plan)
     print_rows("Whole inferences", rows)
     share = of_bandwidth(times, plan)

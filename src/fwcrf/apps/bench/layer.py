@@ -103,7 +103,7 @@ def measured(picture: str, plan: Plan) -> tuple[Times, dict[tuple[str, int], dic
 
 
 def run(plan: Plan) -> dict[str, object]:
-    """Measure, print, and return everything."""
+    """Run the benchmark, print its tables and return all results."""
     plan = plan.at_most(2 if plan.quick else 5)
     times: Times = {}
     passes: dict[str, dict[tuple[str, int], dict[str, float]]] = {}

@@ -53,7 +53,7 @@ def measure(model: SparseMRF, best: float, solver: str, steps: int, settings: di
 
 
 def run(plan: Plan, names: list[str] | None = None) -> dict[str, object]:
-    """Measure, print, and return everything."""
+    """Run the benchmark, print its tables and return all results."""
     known = json.loads((data() / "mrf" / "instances.json").read_text())
     results: dict[str, dict[str, Row]] = {}
     for name in names or known:

@@ -57,7 +57,7 @@ def measure(who: str, picture: str, width: int, height: int, labels: int, thread
 
 
 def run(plan: Plan) -> dict[str, object]:
-    """Measure, print, and return everything."""
+    """Run the benchmark, print its tables and return all results."""
     size = (pictures.WIDTH, pictures.HEIGHT, LABELS)
     names = pictures.names(1 if plan.quick else None)
     found: dict[tuple[str, str, int | None], Spread] = {}

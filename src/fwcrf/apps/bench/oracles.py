@@ -65,7 +65,7 @@ def cases() -> dict[str, Work]:
 
 
 def run(plan: Plan) -> dict[str, object]:
-    """Measure, print, and return everything."""
+    """Run the benchmark, print its tables and return all results."""
     works = [
         Case(name, lambda w=work: w, "", count) for name, work in cases().items() for count in plan.threads
     ]

@@ -12,7 +12,7 @@ STEPS = 5
 
 
 def run(plan: Plan) -> dict[str, object]:
-    """Measure, print, and return everything."""
+    """Run the benchmark, print its tables and return all results."""
     name = pictures.names()[1]
     width, height = (
         (pictures.WIDTH // 2, pictures.HEIGHT // 2) if plan.quick else (pictures.WIDTH, pictures.HEIGHT)

@@ -53,10 +53,10 @@ def model(image: np.ndarray, unary: np.ndarray, kernels: int, xy: float, color: 
 
 
 def unary(image: np.ndarray, labels: int) -> np.ndarray:
-    """Energies of a soft, random labelling, ``(labels, n)``.
+    """Random unary energies ``(labels, n)``.
 
-    Their values do not change pydensecrf's work. They would change ours, which leaves out labels that cannot
-    come up: here every label can, so that this is the case that favours us least.
+    pydensecrf's time does not depend on the values. Ours does, because labels that cannot win are pruned:
+    here every label can win, which is our slowest case.
     """
     generator = np.random.default_rng(0)
     n = math.prod(image.shape[:2])

@@ -63,7 +63,7 @@ def by_threads(plan: Plan) -> dict[int, float]:
 
 
 def run(plan: Plan) -> dict[str, object]:
-    """Measure, print, and return everything."""
+    """Run the benchmark, print its tables and return all results."""
     plan = plan.at_most(3 if plan.quick else 15)
     sizes, channels, threads = by_size(plan), by_channels(plan), by_threads(plan)
     print(f"\n### Per pixel, {speed.CHANNELS} channels, {THREADS} threads (relative to the smallest)\n")

@@ -19,7 +19,7 @@ TARGETS = {1: 5.0, 2: 9.0}
 
 
 def run(plan: Plan) -> dict[str, object]:
-    """Measure, print, and return everything."""
+    """Run the benchmark, print its tables and return all results."""
     name = pictures.names()[1]
     rows = []
     for what, works in problems(name, plan).items():

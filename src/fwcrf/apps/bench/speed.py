@@ -102,7 +102,7 @@ def with_filter(times: Times) -> dict[tuple[str, str, int | None], Spread]:
 
 
 def run(plan: Plan) -> dict[str, object]:
-    """Measure, print, and return everything."""
+    """Run the benchmark, print its tables and return all results."""
     names = pictures.names(2 if plan.quick else None)
     times = measure([case for name in names for case in cases(name, plan.threads)], plan.rounds)
     rows = assemble(with_filter(times), COMPARED, plan.threads)

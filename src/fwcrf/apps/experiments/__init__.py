@@ -1,4 +1,4 @@
-"""The paper's experiments, on images at hand: ``run(["energy"], Setup(data, output))``.
+"""The paper's experiments on local images: ``run(["energy"], Setup(data, output))``.
 
 ::
 
@@ -6,7 +6,7 @@
     runs, measure, kept      runs of a solver on an image, and their stored results
     learning                 a network and a CRF trained together
     curves, tables, figures  output formats
-    outcome, report          results, each with the paper's statement: holds or not
+    outcome, report          results, and the paper's statements confirmed or not
 
 Results are stored per image and per training run. After an interruption, the same call resumes.
 """

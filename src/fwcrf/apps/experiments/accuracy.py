@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fwcrf.apps.evaluation import Confusion
 from fwcrf.apps.experiments.images import NINE
-from fwcrf.apps.experiments.runs import Seen
+from fwcrf.apps.experiments.runs import Evaluations
 
 
 class Accuracy(NamedTuple):
@@ -33,7 +33,7 @@ def accuracy(matrix: Tensor, ignore_index: int = 255) -> Accuracy:
     )
 
 
-def of_runs(seen: Sequence[Seen], place: int, num_classes: int) -> Accuracy:
+def of_runs(seen: Sequence[Evaluations], place: int, num_classes: int) -> Accuracy:
     """Accuracy of the labels at the evaluated step number ``place``, over all images."""
     return accuracy(
         sum(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fwcrf.apps.experiments.runs import Seen
+from fwcrf.apps.experiments.runs import Evaluations
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Curve:
     diminishing: bool = False
 
 
-def mean_energies(seen: Sequence[Seen]) -> list[float]:
+def mean_energies(seen: Sequence[Evaluations]) -> list[float]:
     """E_k - E_0 of the labels at each evaluated step k, averaged over images. The first step is 0."""
     return [
         statistics.fmean(one.energies[place] - one.energies[0] for one in seen)

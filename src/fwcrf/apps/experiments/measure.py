@@ -16,12 +16,12 @@ from fwcrf.apps.batch.lock import exclusive
 from fwcrf.apps.experiments import images
 from fwcrf.apps.experiments.kept import Kept
 from fwcrf.apps.experiments.potts import Potts
-from fwcrf.apps.experiments.runs import Look, Run, Seen, View, carry_out
+from fwcrf.apps.experiments.runs import Evaluation, Evaluations, Evaluator, Run, carry_out
 from fwcrf.apps.experiments.setup import Setup
 from fwcrf.apps.files import FileError
 from fwcrf.storage.atomic import remove_leftovers
 
-Measured = dict[Run, list[Seen]]  # an entry per image
+Measured = dict[Run, list[Evaluations]]  # an entry per image
 
 
 @dataclass(frozen=True)
@@ -36,24 +36,22 @@ class Job:
         name, runs = task
         kept = self.kept(name)
         picture = images.load(self.root, name, self.every)
-        views: dict[Potts, View] = {}
+        evaluators: dict[Potts, Evaluator] = {}
         done = 0
         for run in runs:
             if is_missing(run, kept):
-                looks = {
-                    str(k): look for k, look in carry_out(run, self._view(run.model, views, picture)).items()
-                }
+                found = carry_out(run, self._evaluator(run.model, evaluators, picture))
                 # Stored evaluations take precedence.
-                kept[run.path] = looks | kept.get(run.path, {})
+                kept[run.path] = {str(k): each for k, each in found.items()} | kept.get(run.path, {})
                 done += 1
         return done
 
-    def _view(self, model: Potts, views: dict[Potts, View], picture: images.Picture) -> View:
-        if model not in views:
-            alike = [view.problem for other, view in views.items() if other.kernels == model.kernels]
+    def _evaluator(self, model: Potts, known: dict[Potts, Evaluator], picture: images.Picture) -> Evaluator:
+        if model not in known:
+            alike = [each.problem for other, each in known.items() if other.kernels == model.kernels]
             problem = alike[0].weighted(model.weight) if alike else model.problem(picture, self.every)
-            views[model] = View(problem, picture.truth, images.scored(self.root).classes.ignore_index)
-        return views[model]
+            known[model] = Evaluator(problem, picture.truth, images.scored(self.root).classes.ignore_index)
+        return known[model]
 
     def kept(self, name: str) -> Kept:
         identity = [file_identity(str(path)) for path in images.files(self.root, name)]
@@ -65,7 +63,11 @@ def measure(setup: Setup, names: Sequence[str], runs: Sequence[Run]) -> Measured
     """The evaluations of each run on each image, stored or computed now."""
     complete(setup, dict.fromkeys(names, runs))
     kept = [_job(setup).kept(name) for name in names]
-    return {run: [Seen.of([Look(*one[run.path][str(k)]) for k in run.steps]) for one in kept] for run in runs}
+
+    def stored(run: Run, results: Kept) -> Evaluations:
+        return Evaluations.of([Evaluation(*results[run.path][str(k)]) for k in run.steps])
+
+    return {run: [stored(run, results) for results in kept] for run in runs}
 
 
 def complete(setup: Setup, runs: Mapping[str, Sequence[Run]]) -> None:

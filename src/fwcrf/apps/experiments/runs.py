@@ -59,25 +59,25 @@ class Run:
         return solvers.get(self.solver, **settings)
 
 
-class Look(NamedTuple):
+class Evaluation(NamedTuple):
     """Energy and confusion counts of the labels after a step. A NamedTuple of plain JSON values."""
 
     energy: float
     counts: list[list[int]]  # non-zero entries of the confusion matrix: truth, label, number
-    apart: int = 0  # after step 1: pixels whose label is not the argmin of the first gradient
+    differing: int = 0  # after step 1: pixels whose label is not the argmin of the first gradient
 
 
 @dataclass(frozen=True)
-class Seen:
-    """The ``Look``s of one run on one image, by step."""
+class Evaluations:
+    """The evaluations of one run on one image, by step."""
 
     energies: list[float]  # energy of the labels
-    counts: list[list[list[int]]]  # as in ``Look``
-    first: int  # ``Look.apart`` of step 1; 0 if step 1 was not evaluated
+    counts: list[list[list[int]]]  # as in ``Evaluation``
+    first: int  # ``Evaluation.differing`` of step 1; 0 if step 1 was not evaluated
 
     @classmethod
-    def of(cls, looks: Sequence[Look]) -> Seen:
-        return cls([k.energy for k in looks], [k.counts for k in looks], sum(k.apart for k in looks))
+    def of(cls, found: Sequence[Evaluation]) -> Evaluations:
+        return cls([k.energy for k in found], [k.counts for k in found], sum(k.differing for k in found))
 
     def confusion(self, place: int, num_classes: int) -> Tensor:
         matrix = torch.zeros(num_classes, num_classes, dtype=torch.int64)
@@ -88,27 +88,27 @@ class Seen:
 
 
 @dataclass(frozen=True, eq=False)
-class View:
+class Evaluator:
     """A problem with its true labels. Evaluates labellings, each distinct labelling once."""
 
     problem: Problem
     truth: Tensor
     ignore_index: int
-    _known: dict[bytes, Look] = field(default_factory=dict)
+    _cache: dict[bytes, Evaluation] = field(default_factory=dict)
 
     @cached_property
-    def start(self) -> Look:
+    def start(self) -> Evaluation:
         """Evaluation of the labels at step 0, common to all runs."""
-        return self.looks({0: nearest(softmax(self.problem.unary, -1.0))})[0]
+        return self.evaluate({0: nearest(softmax(self.problem.unary, -1.0))})[0]
 
-    def looks(self, labels: Mapping[int, Tensor]) -> dict[int, Look]:
+    def evaluate(self, labels: Mapping[int, Tensor]) -> dict[int, Evaluation]:
         """Evaluations by step. Equal labellings, frequent among steps and solvers, are evaluated once."""
         keys = {k: _digest(x) for k, x in labels.items()}
-        new = {keys[k]: x for k, x in labels.items() if keys[k] not in self._known}
+        new = {keys[k]: x for k, x in labels.items() if keys[k] not in self._cache}
         for (key, x), energy in zip(new.items(), self.problem.of_labels(list(new.values())), strict=True):
-            self._known[key] = Look(energy, self._counts(x))
-        apart = {k: int((x != self.problem.straight).sum()) if k == 1 else 0 for k, x in labels.items()}
-        return {k: self._known[key]._replace(apart=apart[k]) for k, key in keys.items()}
+            self._cache[key] = Evaluation(energy, self._counts(x))
+        differing = {k: int((x != self.problem.straight).sum()) if k == 1 else 0 for k, x in labels.items()}
+        return {k: self._cache[key]._replace(differing=differing[k]) for k, key in keys.items()}
 
     def _counts(self, labels: Tensor) -> list[list[int]]:
         L = self.problem.unary.shape[-1]
@@ -129,19 +129,19 @@ def _digest(labels: Tensor) -> bytes:
 
 
 @torch.no_grad()
-def carry_out(run: Run, view: View) -> dict[int, Look]:
+def carry_out(run: Run, evaluator: Evaluator) -> dict[int, Evaluation]:
     """Evaluations of a run's labels by step, on one image."""
-    f, last = view.problem.energy(), max(run.steps)
+    f, last = evaluator.problem.energy(), max(run.steps)
     labels: dict[int, Tensor] = {}
 
-    def look(k: int, x: Tensor) -> None:
+    def keep(k: int, x: Tensor) -> None:
         if k in run.steps and k > 0:
             labels[k] = nearest(x)
 
     if {*run.steps} <= {0, last}:
         # Without a callback the native engine takes all steps in one call.
         if last:
-            look(last, solvers.minimize(f, run.build(), num_steps=last).probabilities)
+            keep(last, solvers.minimize(f, run.build(), num_steps=last).probabilities)
     else:
-        solvers.minimize(f, run.build(), num_steps=last, callback=look)
-    return ({0: view.start} if 0 in run.steps else {}) | view.looks(labels)
+        solvers.minimize(f, run.build(), num_steps=last, callback=keep)
+    return ({0: evaluator.start} if 0 in run.steps else {}) | evaluator.evaluate(labels)

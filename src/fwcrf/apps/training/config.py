@@ -192,7 +192,7 @@ def _set(values: dict[str, Any], names: list[str], value: Any, change: str) -> N
     for name in names[:-1]:
         values = values.setdefault(name, {})
         if not isinstance(values, dict):
-            raise FileError(f"{change!r}: {name} is a single value, without settings in it.")
+            raise FileError(f"{change!r}: {name} is {values!r}; expected settings in it.")
     values[names[-1]] = value
 
 
