@@ -77,7 +77,7 @@ def test_damaged_weights(name, data, tmp_path):
     (tmp_path / name).write_bytes(data)
     with pytest.raises(FileError, match="cannot be read as tensors"):
         read_state(tmp_path / name)
-    with pytest.raises(FileError, match="is no checkpoint of fwcrf, or damaged"):
+    with pytest.raises(FileError, match="is not a checkpoint of fwcrf, or it is damaged"):
         checkpoint.read(tmp_path / name)
 
 
@@ -86,7 +86,7 @@ def test_text_in_a_damaged_checkpoint(tmp_path):
     file = io.BytesIO()
     torch.save({"format": 1}, file, _use_new_zipfile_serialization=False)
     (tmp_path / "a.pt").write_bytes(file.getvalue().replace(b"little_endian", b"little_\xe9ndian"))
-    with pytest.raises(FileError, match="is no checkpoint"):
+    with pytest.raises(FileError, match="is not a checkpoint"):
         checkpoint.read(tmp_path / "a.pt")
 
 
