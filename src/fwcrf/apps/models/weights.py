@@ -29,7 +29,7 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
         return _whole(path, load_file)
     saved = _whole(path, partial(torch.load, map_location="cpu", weights_only=True))
     if not isinstance(saved, Mapping):
-        raise FileError(f"{path} is a {type(saved).__name__}; expected a state dict, names and tensors.")
+        raise FileError(f"{path} holds a {type(saved).__name__}; expected a state dict, names and tensors.")
     return unwrap(saved)
 
 
