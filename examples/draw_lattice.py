@@ -1,7 +1,7 @@
-"""Draw how the lattice filters, in two dimensions: splat, blur, slice, beside the exact kernel.
+"""Draw the lattice filter in two dimensions: splat, blur, slice, and the exact kernel.
 
-The points and weights are those of a real lattice; where its vertices lie follows from them, because a point
-is the mean of the corners around it with the same weights.
+Points and weights come from a real lattice. They determine the positions of the vertices: each point is the
+weighted mean of the corners of its simplex.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ def scattered(count: int = 160) -> Tensor:
 
 
 def vertices(features: Tensor) -> Tensor:
-    """Where the vertices lie: those of the points first, then those of a dense grid, which tell where."""
+    """Positions of the vertices, ``(m, 2)``: first the points' vertices, then a dense grid's.
+
+    The grid has enough points to determine every position by least squares.
+    """
     side = torch.linspace(-5, 5, 80, dtype=torch.float64)
     every = torch.cat([features, torch.cartesian_prod(side, side)])
     K = Lattice.uncalibrated(every)
@@ -47,12 +50,12 @@ def main() -> None:
     K = Lattice.uncalibrated(features)
     places = vertices(features)[: K.neighbors.shape[1]]
     x = torch.zeros(K.n, 1, dtype=torch.float64)
-    chosen = int(K.splat[: K.n // 2].amin(-1).argmax())  # far from the vertices
+    chosen = int(K.splat[: K.n // 2].amin(-1).argmax())  # the point farthest from the vertices
     x[chosen] = 1
     splatted = lattice_torch.splat(x[None], K.index, K.splat, len(places))
     blurred = lattice_torch.mix(splatted, K.neighbors, tap=0.5, identity=0.0, order=0)
     answer, exact = lattice_torch.slice(blurred, K.index, K.splat)[0], Exact(features)(x)
-    answer = answer * (exact * answer).sum() / answer.square().sum()  # the scale, fitted to this one row
+    answer = answer * (exact * answer).sum() / answer.square().sum()  # uncalibrated: fit the scale
 
     figure, axes = pyplot.subplots(1, 5, figsize=(15, 3.4), layout="constrained")
     titles = ("a value at one point", "splat", "blur", "slice", "exact kernel")

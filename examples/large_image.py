@@ -1,7 +1,7 @@
-"""Refine an image that is larger than the memory it may take, from and to files on disk.
+"""Refine an image on disk with bounded memory.
 
-The image is a mosaic of the photographs that come with scikit-image, the scores are those of a coarse model
-of brightness. Both are stored as .npy files and read tile by tile; so are the labels written.
+The image is a mosaic of scikit-image's photographs, with scores of a coarse brightness model. Image and
+scores are .npy files, read tile by tile. The labels are written tile by tile.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BLOCK = 8
 
 
 def mosaic(path: Path, size: int) -> np.ndarray:
-    """Photographs side by side, row by row, each row beginning with another one."""
+    """An image ``(size, size, 3)`` of photographs in rows; each row begins with another photograph."""
     image = open_memmap(path, "w+", np.uint8, (size, size, 3))
     photographs = [getattr(data, name)()[..., :3] for name in PHOTOGRAPHS]
     top, row = 0, 0
@@ -46,7 +46,7 @@ def mosaic(path: Path, size: int) -> np.ndarray:
 
 
 def rough_scores(path: Path, image: np.ndarray) -> np.ndarray:
-    """Probabilities of dark, middle and bright, of blocks instead of pixels."""
+    """Probabilities of dark, middle and bright, ``(size, size, 3)``, constant on blocks of pixels."""
     size = len(image)
     scores = open_memmap(path, "w+", np.float16, (size, size, 3))
     levels = np.array([40.0, 110.0, 200.0])
@@ -60,7 +60,7 @@ def rough_scores(path: Path, image: np.ndarray) -> np.ndarray:
 
 
 class Peak(threading.Thread):
-    """Watches how much memory of its own the process takes; pages of mapped files do not count."""
+    """Records the peak of the process's anonymous memory; pages of mapped files do not count."""
 
     def __init__(self) -> None:
         super().__init__(daemon=True)
@@ -81,10 +81,10 @@ class Peak(threading.Thread):
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--size", type=int, default=3000, help="pixels along each side")
-    parser.add_argument("--memory", type=float, default=1.0, help="GiB that the work may take")
-    parser.add_argument("--overlap", type=int, help="pixels that a window reaches beyond its tile")
-    parser.add_argument("--folder", type=Path, default=Path("demo-output"), help="where the files go")
-    parser.add_argument("--whole", action="store_true", help="also solve the image at once, and compare")
+    parser.add_argument("--memory", type=float, default=1.0, help="bound on the memory, in GiB")
+    parser.add_argument("--overlap", type=int, help="halo of a tile, in pixels")
+    parser.add_argument("--folder", type=Path, default=Path("demo-output"), help="folder for the files")
+    parser.add_argument("--whole", action="store_true", help="also solve without tiles, and compare")
     args = parser.parse_args()
 
     args.folder.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ def main() -> None:
     image, scores = (np.load(args.folder / f"{name}.npy", mmap_mode="r") for name in ("image", "scores"))
     labels = open_memmap(args.folder / "labels.npy", "w+", np.uint8, (args.size, args.size))
 
-    fwcrf.refine(np.asarray(image[:100, :100]), np.asarray(scores[:100, :100]))  # loads code
+    fwcrf.refine(np.asarray(image[:100, :100]), np.asarray(scores[:100, :100]))  # warm-up: loads code
     peak, start = Peak(), time.perf_counter()
     fwcrf.refine(
         image,
@@ -107,9 +107,9 @@ def main() -> None:
     grown = (peak.highest - peak.start_bytes) / 2**30
     print(f"{args.size} x {args.size} pixels, {scores.shape[-1]} labels: {seconds:.0f} s, {grown:.2f} GiB")
     if args.whole:
-        at_once = fwcrf.refine(image, scores, tile=False)
-        changed = (at_once != scores.argmax(-1)).mean()
-        print(f"changed {changed:.2%} of the labels; other than at once: {(at_once != labels).mean():.4%}")
+        untiled = fwcrf.refine(image, scores, tile=False)
+        changed = (untiled != scores.argmax(-1)).mean()
+        print(f"changed {changed:.2%} of labels; different without tiles: {(untiled != labels).mean():.4%}")
 
 
 if __name__ == "__main__":

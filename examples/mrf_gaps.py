@@ -1,6 +1,6 @@
-"""How far the solvers end from the optimum on sparse graphs whose optimum is known, and how long they take.
+"""Optimality gap and time of each solver, on sparse graphs with a known optimum.
 
-The instances are those of the UAI 2014 competition in a folder of ``NAME.npz`` files: ``unary`` (n, L),
+The instances of the UAI 2014 competition are ``NAME.npz`` files in a folder: ``unary`` (n, L),
 ``edges`` (m, 2), ``potts_weight`` (m,) or ``pairwise`` (m, L, L), ``constant``, ``best_labeling`` (n,).
 """
 
@@ -18,7 +18,7 @@ import torch
 
 from fwcrf import SparseMRF, rounding, solvers
 
-# What is left out takes far longer than the others.
+# cccp-qp1 takes far longer than every other solver.
 SOLVERS = [name for name in solvers.names() if name != "cccp-qp1"]
 ROUNDINGS = {
     "nearest": rounding.get("nearest"),
@@ -28,7 +28,7 @@ ROUNDINGS = {
 
 
 def read(path: Path) -> tuple[SparseMRF, float]:
-    """A model and its least energy."""
+    """Returns a model and its least energy."""
     with np.load(path) as file:
         given = {key: file[key] for key in file.files}
     costs = given["potts_weight"] if "potts_weight" in given else given["pairwise"]
@@ -38,7 +38,7 @@ def read(path: Path) -> tuple[SparseMRF, float]:
 
 
 def measured(models: Sequence[tuple[SparseMRF, float]], solver: str, steps: int) -> list[float]:
-    """Means over the models: 100 (E - E*) / |E*| per rounding, and milliseconds of the solver."""
+    """Returns means over the models: 100 (E - E*) / |E*| per rounding, then milliseconds of the solver."""
     rows = []
     for mrf, optimum in models:
         start = perf_counter()

@@ -1,6 +1,6 @@
-"""Draw what each parameter does: one strip of pictures per parameter, for docs/parameters.md.
+"""Draw the effect of each parameter: one strip of pictures per parameter, for docs/parameters.md.
 
-A part of a photograph with the rough scores of a colour model, refined with one setting changed at a time.
+Each picture refines the rough scores of a colour model for a part of a photograph, with one setting changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WIDTH = 236
 
 
 def scene() -> tuple[np.ndarray, np.ndarray]:
-    """A face, and logits with the edges of blocks and some noise."""
+    """Returns a photograph of a face, and logits with block edges and noise."""
     image = data.astronaut()
     logits = 1.5 * rough_logits(image, 4)
     logits += np.random.default_rng(0).normal(0, 0.3, logits.shape)
@@ -31,7 +31,7 @@ def scene() -> tuple[np.ndarray, np.ndarray]:
 
 
 def panel(picture: np.ndarray, caption: str) -> np.ndarray:
-    """A picture under its caption."""
+    """A picture with its caption on top."""
     height = round(picture.shape[0] * WIDTH / picture.shape[1])
     drawn = Image.new("RGB", (WIDTH, height + CAPTION), "white")
     drawn.paste(Image.fromarray(picture).resize((WIDTH, height), Image.Resampling.LANCZOS), (0, CAPTION))
@@ -47,7 +47,7 @@ def strip(path: Path, panels: list[np.ndarray]) -> None:
 
 
 def strips() -> dict[str, Callable[[], list[np.ndarray]]]:
-    """The panels of each strip, drawn when asked for."""
+    """Functions that draw the panels of each strip, by name."""
     image, logits = scene()
 
     def refined(kernels: list, **settings) -> np.ndarray:

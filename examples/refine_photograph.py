@@ -1,7 +1,7 @@
-"""Refine rough scores of a photograph with a dense CRF, and show what each step does.
+"""Refine rough scores of a photograph with a dense CRF, and print the energy after each step.
 
 The scores come from a coarse colour model: blocks of 12 x 12 pixels are clustered by their mean
-colour, and every pixel of a block gets the scores of the block. The CRF makes them follow the image.
+colour, and every pixel of a block gets the scores of the block. The CRF moves label borders to image edges.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PALETTE = np.array(
 
 
 def colour_clusters(colours: np.ndarray, count: int, rounds: int = 20) -> np.ndarray:
-    """Centres of k-means, started from colours spread over the range of brightness."""
+    """Centres of k-means; the initial centres are spread over the range of brightness."""
     start = np.argsort(colours.sum(-1))[np.linspace(0, len(colours) - 1, count).astype(int)]
     centres = colours[start]
     for _ in range(rounds):
@@ -34,7 +34,7 @@ def colour_clusters(colours: np.ndarray, count: int, rounds: int = 20) -> np.nda
 
 
 def rough_logits(image: np.ndarray, count: int, block: int = 12) -> np.ndarray:
-    """Scores (H, W, count) of a colour model that sees blocks, not pixels."""
+    """Scores (H, W, count) of a colour model on blocks of pixels."""
     height, width = image.shape[:2]
     small = Image.fromarray(image).resize((width // block, height // block), Image.Resampling.BOX)
     colours = np.asarray(small, np.float64).reshape(-1, 3)
@@ -47,7 +47,7 @@ def rough_logits(image: np.ndarray, count: int, block: int = 12) -> np.ndarray:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--photograph", default="astronaut", help="a colour photograph of skimage.data")
+    parser.add_argument("--photograph", default="astronaut", help="colour photograph in skimage.data")
     parser.add_argument("--labels", type=int, default=5)
     parser.add_argument("--solver", default="l2fw", choices=fwcrf.solvers.names())
     parser.add_argument("--steps", type=int, default=10)

@@ -1,10 +1,9 @@
-"""Train a small network with and without a CRF behind it, and compare them as they learn.
+"""Train a small network with and without a CRF, and compare their mean IoU during training.
 
-The task: name the colour region of every pixel in photographs that come with scikit-image. Regions are
-clusters of colour after smoothing, so that they follow the image. The network sees the photograph at a
-quarter of its size and answers there; its scores are brought back to full size, where their borders are
-blurred. The CRF sees the whole photograph. The two networks start from the same weights and see the same
-crops; the right third of each photograph is kept for evaluation.
+The task is to label the colour region of every pixel in scikit-image's photographs. Regions are clusters of
+smoothed colour, so their borders follow image edges. The network works at a quarter of the resolution; its
+upsampled scores have blurred borders. The CRF uses the photograph at full resolution. Both networks start
+from the same weights and train on the same crops. The right third of each photograph is held out.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def regions(images: list[np.ndarray]) -> list[np.ndarray]:
 
 
 class Coarse(nn.Module):
-    """Scores at a quarter of the resolution, brought back to the full one."""
+    """A network that computes scores at a quarter of the resolution, and upsamples them."""
 
     def __init__(self, width: int = 16) -> None:
         super().__init__()
@@ -77,7 +76,7 @@ class WithCRF(nn.Module):
 
 
 def crops(images: list[Tensor], labels: list[Tensor], count: int, rng: np.random.Generator):
-    """Random squares from the left two thirds."""
+    """Random square crops of the left two thirds: images and labels, stacked."""
     chosen = []
     for _ in range(count):
         i = rng.integers(len(images))
@@ -90,7 +89,7 @@ def crops(images: list[Tensor], labels: list[Tensor], count: int, rng: np.random
 
 @torch.no_grad()
 def mean_iou(model: nn.Module, images: list[Tensor], labels: list[Tensor]) -> float:
-    """Over the right thirds, from one confusion matrix for all."""
+    """Mean IoU over the right thirds, from one confusion matrix of all photographs."""
     confusion = torch.zeros(REGIONS, REGIONS, dtype=torch.int64)
     for image, truth in zip(images, labels, strict=True):
         left = -(-truth.shape[1] * 2 // 3 // STRIDE) * STRIDE
@@ -122,7 +121,7 @@ def main() -> None:
     models["with CRF"] = WithCRF(Coarse())
     optimizers = {name: torch.optim.Adam(m.parameters(), lr=args.rate) for name, m in models.items()}
 
-    print("             loss of batches          mean IoU held out")
+    print("             mean loss                held-out mean IoU")
     print("iteration    alone     with CRF       alone     with CRF")
     start, rng = time.perf_counter(), np.random.default_rng(args.seed)
     losses: dict[str, list[float]] = {name: [] for name in models}
