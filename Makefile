@@ -95,7 +95,7 @@ $(VENV)/.base: constraints.txt
 	command -v ninja >/dev/null || $(INSTALL) ninja
 	@touch $@
 
-$(VENV)/.package: $(VENV)/.base pyproject.toml CMakeLists.txt $(wildcard cmake/* csrc/*)
+$(VENV)/.package: $(VENV)/.base pyproject.toml CMakeLists.txt $(wildcard cmake/* csrc/*/*)
 	$(INSTALL) $(EDITABLE) '.[images,test]'
 	@touch $@
 

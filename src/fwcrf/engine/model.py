@@ -110,7 +110,7 @@ class Model:
             outs = [end] * len(updates)
             return end, self.call(x, unary, weights, updates, outs, start=start, dual=w, bounded=bounded)[1]
 
-        lanes = self.native.most_labels() // 4
+        lanes = self.native.lanes()
         pruned = None if dual else prune(x, unary, weights, updates, exact=learned, lanes=lanes)
         if pruned is not None:
             end, bound = go(pruned.x, pruned.unary, bounded=True)

@@ -263,7 +263,7 @@ class _Filter(torch.autograd.Function):
         return tuple(grads)
 
 
-_CHANNELS = {torch.float32: _core.ModelF32.most_labels(), torch.float64: _core.ModelF64.most_labels()}
+_CHANNELS = {torch.float32: 4 * _core.ModelF32.lanes(), torch.float64: 4 * _core.ModelF64.lanes()}
 
 
 def _corner_dots(

@@ -6,11 +6,10 @@
 #include <vector>
 
 #include "choices.hpp"
-#include "columns.hpp"
-#include "features.hpp"
-#include "kernels.hpp"
-#include "layout.hpp"
-#include "memory.hpp"
+#include "steps/select.hpp"
+#include "maps/features.hpp"
+#include "bind/dispatch.hpp"
+#include "runtime/blocks.hpp"
 
 namespace fwcrf {
 
@@ -28,13 +27,8 @@ template <typename T> void simplex(Choices& c) {
     const SimplexArgs<T> map{v.get(), nullptr, p.get(), n, length, used, threads};
     auto g = numbers<T>(c, n * length, 1e6);
     const SimplexArgs<T> derivative{g.get(), p.get(), d.get(), n, length, used, threads};
-    if constexpr (is_float<T>) {
-        (soft ? kernels().softmax_f32 : kernels().project_f32)(map);
-        (soft ? kernels().softmax_derivative_f32 : kernels().project_derivative_f32)(derivative);
-    } else {
-        (soft ? kernels().softmax_f64 : kernels().project_f64)(map);
-        (soft ? kernels().softmax_derivative_f64 : kernels().project_derivative_f64)(derivative);
-    }
+    (soft ? native<T>().softmax : native<T>().project)(map);
+    (soft ? native<T>().softmax_derivative : native<T>().project_derivative)(derivative);
     if (used == 0) return;
     if (!p.finite() || !d.finite()) found("a map onto the simplex is not finite");
     for (std::int64_t row = 0; row < n; ++row) {
@@ -44,9 +38,6 @@ template <typename T> void simplex(Choices& c) {
     }
 }
 
-inline Extent energies_of(const EnergyArgs<float>& args) { return kernels().energies_f32(args); }
-inline Extent energies_of(const EnergyArgs<double>& args) { return kernels().energies_f64(args); }
-
 template <typename T> void grid(Choices& c) {
     const std::int64_t outer = c.integer(0, 4), length = c.integer(0, 30), inner = c.integer(0, 30);
     const std::int64_t radius = c.integer(0, 40);
@@ -54,20 +45,18 @@ template <typename T> void grid(Choices& c) {
     Array<T> out(x.size), turned(x.size);
     const int threads = c.integer(1, 2);
     const AxisArgs<T> args{x.get(), out.get(), outer, length, inner, taps.get(), radius, threads};
-    if constexpr (is_float<T>) kernels().axis_f32(args);
-    else kernels().axis_f64(args);
+    native<T>().filter_axis(args);
     if (!out.finite()) found("a filter along an axis is not finite");
     Array<double> slopes(radius + 1);
-    if constexpr (is_float<T>) kernels().tap_slopes_f32(args, slopes.get());
-    else kernels().tap_slopes_f64(args, slopes.get());
+    native<T>().tap_slopes(args, slopes.get());
     if (!slopes.finite()) found("a slope of a tap is not finite");
     const bool spoilt = x.size && spoil(c, x);
-    if (negative(x.get(), x.size, out.get(), threads) == spoilt) found("whether x is finite was not seen");
+    if (native<T>().negate(x.get(), x.size, out.get(), threads) == spoilt) found("whether x is finite was not seen");
     for (std::int64_t i = 0; i < x.size; ++i)
         if (std::isfinite(x[i]) && out[i] != -x[i]) found("a negative is not right");
     if (spoilt) return;
-    const TurnArgs<T> turn{x.get(), nullptr, turned.get(), outer, length, inner, T(1), T(0), threads};
-    transpose(turn);
+    const TransposeArgs<T> turn{x.get(), nullptr, turned.get(), outer, length, inner, T(1), T(0), threads};
+    native<T>().transpose_array(turn);
     for (std::int64_t b = 0; b < outer; ++b)
         for (std::int64_t i = 0; i < length; ++i)
             for (std::int64_t j = 0; j < inner; ++j)
@@ -75,16 +64,16 @@ template <typename T> void grid(Choices& c) {
     if (length) {
         Array<T> first(x.size), last(x.size), likely(x.size);
         EnergyArgs<T> args{x.get(), first.get(), outer, length, inner, false, false, T(1e-8), threads};
-        if (!energies_of(args).finite) found("an energy is not finite");
+        if (!native<T>().energies(args).finite) found("an energy is not finite");
         args.x = turned.get();
         args.last = true;
         args.out = last.get();
-        if (!energies_of(args).finite) found("an energy is not finite");
+        if (!native<T>().energies(args).finite) found("an energy is not finite");
         for (std::int64_t i = 0; i < x.size; ++i)
             if (first[i] != -turned[i] || last[i] != first[i]) found("an energy is not right");
         args.probabilities = true;
         args.out = likely.get();
-        energies_of(args);
+        native<T>().energies(args);
         if (!likely.finite()) found("the energy of a probability is not finite");
     }
     const int axes = c.integer(1, 3), channels = c.integer(0, 4);
@@ -104,8 +93,7 @@ template <typename T> void columns(Choices& c) {
     auto x = numbers<T>(c, n * labels, 1e6), u = numbers<T>(c, n * labels, 1e6);
     Array<T> gap(labels), most(labels), taken(n * count), spread(n * labels);
     const SpanArgs<T> spans{x.get(), u.get(), n, labels, gap.get(), most.get(), threads};
-    if constexpr (is_float<T>) kernels().spans_f32(spans);
-    else kernels().spans_f64(spans);
+    native<T>().label_spans(spans);
     if (n && (!gap.finite() || !most.finite())) found("a span is not finite");
     Array<std::int64_t> which(count);
     for (std::int64_t j = 0; j < count; ++j) which[j] = c.any(0, static_cast<int>(labels) - 1);
@@ -114,14 +102,14 @@ template <typename T> void columns(Choices& c) {
     for (std::int64_t i = 0; i < n; ++i)
         for (std::int64_t j = 0; j < count; ++j)
             if (spread[i * labels + which[j]] != x[i * labels + which[j]]) found("a column is another one");
-    const std::int64_t lanes = (is_float<T> ? kernels().fused_channels_f32 : kernels().fused_channels_f64) / 4;
+    const std::int64_t lanes = native<T>().lanes();
     if (n < lanes || labels < lanes || count > labels) return;
     Array<T> other(labels, T(1)), few(n * (count + 1)), energies(n * (count + 1)), back(n * labels);
     for (std::int64_t j = 0; j < count; ++j) other[which[j]] = T(0);
-    const LumpArgs<T> lump{x.get(), u.get(), n, labels, which.get(), count, other.get(), static_cast<T>(-c.unit() - 1e-3),
+    const MergeArgs<T> merge{x.get(), u.get(), n, labels, which.get(), count, other.get(), static_cast<T>(-c.unit() - 1e-3),
                            few.get(), energies.get(), back.get(), threads};
-    if constexpr (is_float<T>) kernels().lump_f32(lump), kernels().unlump_f32(lump);
-    else kernels().lump_f64(lump), kernels().unlump_f64(lump);
+    native<T>().merge_labels(merge);
+    native<T>().unmerge_labels(merge);
     if (!few.finite() || !back.finite()) found("labels that were taken together are not finite");
 }
 

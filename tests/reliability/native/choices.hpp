@@ -67,8 +67,6 @@ template <typename T> Array<T> numbers(Choices& c, std::int64_t size, double lar
     return values;
 }
 
-template <typename T> constexpr bool is_float = sizeof(T) == 4;
-
 [[noreturn]] inline void found(const char* what) {
     std::fprintf(stderr, "found: %s\n", what);
     std::abort();

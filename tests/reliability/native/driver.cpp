@@ -45,7 +45,7 @@ int main(int count, char** arguments) {
         ++done[kind];
     }
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    std::printf("{\"target\": \"driver\", \"isa\": \"%s\", \"cases\": %llu", kernels().isa,
+    std::printf("{\"target\": \"driver\", \"isa\": \"%s\", \"cases\": %llu", dispatch().isa,
                 static_cast<unsigned long long>(cases));
     for (std::size_t kind = 0; kind < std::size(kinds); ++kind) std::printf(", \"%s\": %llu", kinds[kind].name, done[kind]);
     std::printf(", \"seconds\": %.1f}\n", seconds);

@@ -4,8 +4,8 @@
 #include <limits>
 
 #include "choices.hpp"
-#include "icm.hpp"
-#include "kernels.hpp"
+#include "graph/icm.hpp"
+#include "bind/dispatch.hpp"
 
 namespace fwcrf {
 
@@ -39,19 +39,11 @@ template <typename T> void graph(Choices& c) {
     const TableArgs<T> tabled{adjacency, x.get(), unary, from_tables.get(), labels, tables.get(), threads};
     PairArgs<T> pair{m, ends.get(), x.get(), u.get(), inner.get(), labels, T(1), threads};
     bool seen, seen_too;
-    if constexpr (is_float<T>) {
-        seen = kernels().edge_sum_f32(edges);
-        seen_too = kernels().table_sum_f32(tabled);
-        kernels().edge_inner_f32(pair);
-        pair.out = outer.get();
-        kernels().edge_outer_f32(pair);
-    } else {
-        seen = kernels().edge_sum_f64(edges);
-        seen_too = kernels().table_sum_f64(tabled);
-        kernels().edge_inner_f64(pair);
-        pair.out = outer.get();
-        kernels().edge_outer_f64(pair);
-    }
+    seen = native<T>().edge_sum(edges);
+    seen_too = native<T>().table_sum(tabled);
+    native<T>().edge_inner(pair);
+    pair.out = outer.get();
+    native<T>().edge_outer(pair);
     if (seen == spoilt || seen_too == spoilt) found("whether the graph's x is finite was not seen");
     if (spoilt) return;
     if (!sum.finite() || !from_tables.finite() || !inner.finite() || !outer.finite()) found("a sum over edges is not finite");

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "choices.hpp"
-#include "kernels.hpp"
-#include "lattice.hpp"
-#include "sample.hpp"
+#include "bind/dispatch.hpp"
+#include "lattice/build.hpp"
+#include "lattice/sample.hpp"
 
 namespace fwcrf {
 
@@ -27,8 +27,7 @@ template <typename T> Built<T> built(Choices& c, std::int64_t batch, std::int64_
     double scale[kMaxDim], least[kMaxDim], most[kMaxDim];
     for (int i = 0; i < d; ++i) scale[i] = std::sqrt(2.0 / 3) * corners / std::sqrt((i + 1.0) * (i + 2.0));
     bool finite;
-    if constexpr (is_float<T>) finite = kernels().bounds_f32(features.get(), batch * n, d, least, most);
-    else finite = kernels().bounds_f64(features.get(), batch * n, d, least, most);
+    finite = native<T>().feature_bounds(features.get(), batch * n, d, least, most);
     if (!finite) found("finite features are not seen as such");
     Array<std::int64_t> lows(d), highs(d);
     for (int j = 0; j < d; ++j) {
@@ -71,15 +70,9 @@ template <typename T> void fitted(Choices& c, std::int64_t batch, std::int64_t n
     Array<T> scaled(l.weight.size), diagonal(batch * n);
     const ScaleArgs<T> scale{l.weight.get(), sums.get(), scaled.get(), batch * n, l.corners, threads,
                              {nullptr, sums.get()}, {nullptr, diagonal.get()}};
-    if constexpr (is_float<T>) {
-        kernels().gaussian_sums_f32(sum);
-        kernels().placed_f32(place);
-        kernels().scaled_rows_f32(scale);
-    } else {
-        kernels().gaussian_sums_f64(sum);
-        kernels().placed_f64(place);
-        kernels().scaled_rows_f64(scale);
-    }
+    native<T>().gaussian_sums(sum);
+    native<T>().place_weights(place);
+    native<T>().scale_weights(scale);
     const std::int64_t count = c.integer(2, 30), own = c.integer(1, static_cast<int>(count) - 1);
     Array<std::int64_t> points(count);
     for (std::int64_t i = 0; i < count; ++i) points[i] = c.any(0, static_cast<int>(n) - 1);
@@ -105,16 +98,14 @@ template <typename T> void lattice(Choices& c) {
                              c.flag() ? shift.get() : nullptr, l.vertices, l.neighbors.get(), T(0.5), T(-0.1),
                              static_cast<BlurOrder>(c.integer(0, 2)), threads};
     bool seen;
-    if constexpr (is_float<T>) seen = kernels().filter_f32(args);
-    else seen = kernels().filter_f64(args);
+    seen = native<T>().filter(args);
     if (seen == spoilt) found("whether x is finite was not seen");
     fitted(c, batch, n, l, threads);
-    const std::int64_t most = is_float<T> ? kernels().fused_channels_f32 : kernels().fused_channels_f64;
+    const std::int64_t most = 4 * native<T>().lanes();
     if (channels <= most) {
         Array<T> dots(rows * l.corners);
         for (std::int64_t i = 0; i < dots.size; ++i) dots[i] = 0;
-        if constexpr (is_float<T>) kernels().corner_dots_f32(args, x.get(), dots.get());
-        else kernels().corner_dots_f64(args, x.get(), dots.get());
+        native<T>().corner_dots(args, x.get(), dots.get());
         if (!spoilt && !dots.finite()) found("a dot at a corner is not finite");
     }
     if (!spoilt && !out.finite()) found("a filter is not finite");
@@ -169,7 +160,7 @@ template <typename T> void model(Choices& c) {
     terms[0].lattice.identity = T(-0.1);
     terms[0].lattice.order = static_cast<BlurOrder>(c.integer(0, 2));
 
-    const auto most = static_cast<int>(is_float<T> ? kernels().fused_channels_f32 : kernels().fused_channels_f64);
+    const auto most = static_cast<int>(kMostLabels<T>);
     const int kind = c.integer(0, 4);
     const std::int64_t labels = kind == 4 ? 2 : c.integer(1, kind ? std::min(most, 24) : most), size = n * labels;
     auto matrices = numbers<T>(c, labels * labels, 10), shift = numbers<T>(c, n, 10);
@@ -187,28 +178,27 @@ template <typename T> void model(Choices& c) {
     std::vector<Array<T>> outs;
     std::vector<T*> out;
     std::vector<const T*> others(3, other.get());
-    std::vector<Move<T>> moves;
+    std::vector<Update<T>> moves;
     for (int k = 0; k < steps; ++k) {
         out.push_back(k && (plain || c.flag()) ? out.back() : outs.emplace_back(size).get());
         moves.push_back({static_cast<Map>(plain ? c.integer(1, 3) : c.integer(0, 5)), static_cast<T>(c.normal()), static_cast<T>(c.unit()),
                          static_cast<T>(c.unit()), static_cast<T>(c.integer(0, 2)),
                          static_cast<T>(plain ? 0 : c.integer(-1, 1)), static_cast<Dual>(plain ? 0 : c.integer(0, 2))});
     }
-    Reach<T> reach;
+    MessageBound<T> reach;
     const bool sums = c.flag(), sloped = c.flag();
     const int first = c.flag(), count = first ? 1 : c.integer(1, 2);
     Array<T> begin(size);
     const bool back = !plain && c.flag();
-    const Before<T> before{back ? Map::softmax_derivative : Map::softmax, T(-1), other.get(), begin.get()};
-    const FusedArgs<T> args{alone ? unary.get() : x.get(), plain || c.flag() ? unary.get() : nullptr, n, labels, count,
+    const Start<T> before{back ? Map::softmax_derivative : Map::softmax, T(-1), other.get(), begin.get()};
+    const StepArgs<T> args{alone ? unary.get() : x.get(), plain || c.flag() ? unary.get() : nullptr, n, labels, count,
                             terms + first, steps, moves.data(), out.data(), plain ? nullptr : others.data(),
                             sums && !plain ? sum.get() : nullptr, plain ? nullptr : dual.get(),
                             sloped && !plain ? slopes.get() : nullptr, threads,
                             !plain && c.flag() ? &reach : nullptr, false,
                             alone || back ? &before : nullptr};
     bool seen;
-    if constexpr (is_float<T>) seen = kernels().fused_f32(args);
-    else seen = kernels().fused_f64(args);
+    seen = native<T>().run_steps(args);
     // What is made of x first need not be finite either, and is not always looked at.
     if (!(back && spoilt) && seen != (alone || !spoilt)) found("whether the model's x is finite was not seen");
     if (spoilt) return;

@@ -1,0 +1,301 @@
+// Lattices, their calibration, and filters along an axis.
+#include "bind/arrays.hpp"
+#include "lattice/build.hpp"
+#include "lattice/sample.hpp"
+#include "maps/features.hpp"
+
+namespace fwcrf {
+namespace {
+
+using Table = nb::ndarray<nb::numpy, std::int32_t, nb::ndim<3>>;
+
+template <typename T>
+bool bilateral(Strided<T, 3> values, In<std::int64_t, 1> sizes, In<T, 1> inverse, Out<T, 3> out, int threads) {
+    const std::size_t images = values.shape(0), channels = values.shape(2), axes = sizes.shape(0);
+    std::size_t n = 1;
+    for (std::size_t a = 0; a < axes; ++a) {
+        require(sizes.data()[a] >= 1, "sizes of at least 1");
+        n *= static_cast<std::size_t>(sizes.data()[a]);
+    }
+    require(axes >= 1 && n >= 1 && values.shape(1) == n, "one value per point of the grid");
+    require(inverse.shape(0) == axes + channels, "one bandwidth per feature");
+    require(out.shape(0) == images && out.shape(1) == n && out.shape(2) == axes + channels, "output shape");
+    require(threads >= 1, "threads >= 1");
+    nb::gil_scoped_release release;
+    const Pixels<T> pixels{values.data(),    static_cast<std::int64_t>(images), values.stride(0), values.stride(1),
+                           values.stride(2), static_cast<int>(channels)};
+    return bilateral_features(pixels, sizes.data(), static_cast<int>(axes), inverse.data(), out.data(), threads);
+}
+
+// Returns (all finite, minimum of every feature, maximum of every feature).
+template <typename T> nb::tuple feature_bounds(In<T, 2> features) {
+    const std::size_t n = features.shape(0), d = features.shape(1);
+    require(n >= 1 && d >= 1 && d <= kMaxDim, "at least one point of 1 to 16 features");
+    double low[kMaxDim], high[kMaxDim];
+    bool finite;
+    {
+        nb::gil_scoped_release release;
+        const auto count = static_cast<std::int64_t>(n);
+        finite = native<T>().feature_bounds(features.data(), count, static_cast<int>(d), low, high);
+    }
+    nb::list lows, highs;
+    for (std::size_t i = 0; i < d; ++i) {
+        lows.append(low[i]);
+        highs.append(high[i]);
+    }
+    return nb::make_tuple(finite, lows, highs);
+}
+
+template <typename T>
+Table build_lattice(In<T, 3> features, In<double, 1> scale, In<std::int64_t, 1> low,
+                    In<std::int64_t, 1> high, Out<std::int32_t, 3> index, Out<T, 3> weight,
+                    Out<std::int64_t, 3> order, int threads, bool single) {
+    const Points<T> points{features.data(), size(features, 0),
+                           size(features, 1),
+                           static_cast<int>(features.shape(2)), single};
+    const std::size_t d = features.shape(2);
+    require(!single || std::is_same_v<T, float>, "float32 features for float arithmetic");
+    require(d >= 1 && d <= kMaxDim, "1 to 16 features per point");
+    require(scale.shape(0) == d && low.shape(0) >= d && high.shape(0) >= d, "one bound per feature");
+    for (int axis = 0; axis < 3; ++axis) {
+        const std::size_t want = axis == 2 ? d + 1 : features.shape(axis);
+        require(index.shape(axis) == want && weight.shape(axis) == want, "index and weight shapes");
+        require(axis == 2 || order.shape(axis) == want, "one order per point");
+    }
+    const auto words = static_cast<std::size_t>(order_words(static_cast<int>(d) + 1));
+    require(order.shape(2) == words && threads >= 1, "words of the order, threads >= 1");
+    Graph graph;
+    {
+        nb::gil_scoped_release release;
+        graph = build(points, scale.data(), low.data(), high.data(), index.data(), weight.data(),
+                      order.data(), threads);
+    }
+    auto* memory = new std::vector<std::int32_t>(std::move(graph.neighbors));
+    nb::capsule owner(memory, [](void* p) noexcept { delete static_cast<std::vector<std::int32_t>*>(p); });
+    return Table(memory->data(), {d + 1, static_cast<std::size_t>(graph.vertices), 2}, owner);
+}
+
+// Returns false if x is not finite.
+template <typename T>
+bool filter(In<T, 3> x, In<std::int32_t, 2> index, In<T, 2> splat, In<T, 2> slice,
+            In<std::int32_t, 3> neighbors, Maybe<T, 1> shift, double tap,
+            double identity, int order, Out<T, 3> out, int threads) {
+    const std::size_t n = x.shape(1), corners = index.shape(1);
+    require(corners >= 2 && corners <= kMaxDim + 1, "2 to 17 corners");
+    require(index.shape(0) == n && splat.shape(0) == n && slice.shape(0) == n, "one row per point");
+    require(splat.shape(1) == corners && slice.shape(1) == corners, "one weight per corner");
+    require(neighbors.shape(0) == corners && neighbors.shape(2) == 2, "neighbours of every axis");
+    require(!shift || shift->shape(0) == n, "one shift per point");
+    require_same(x, out, "output shape");
+    require(order >= 0 && order <= 2 && threads >= 1, "order and threads");
+    nb::gil_scoped_release release;
+    const std::size_t image = n * x.shape(2);
+    bool finite = true;
+    for (std::size_t g = 0; g < x.shape(0); ++g) {
+        FilterArgs<T> args{x.data() + g * image, out.data() + g * image,
+                           static_cast<std::int64_t>(n), size(x, 2),
+                           static_cast<int>(corners), index.data(), splat.data(), slice.data(),
+                           shift ? shift->data() : nullptr,
+                           size(neighbors, 1), neighbors.data(),
+                           static_cast<T>(tap), static_cast<T>(identity),
+                           static_cast<BlurOrder>(order), threads};
+        finite &= native<T>().filter(args);
+    }
+    return finite;
+}
+
+// dots += <left, blurred values of x at each corner>, over all images.
+template <typename T>
+void corner_dots(In<T, 3> left, In<T, 3> x, In<std::int32_t, 2> index, In<T, 2> splat, In<std::int32_t, 3> neighbors,
+                 double tap, double identity, int order, Out<T, 2> dots, int threads) {
+    const std::size_t n = x.shape(1), corners = index.shape(1), image = n * x.shape(2);
+    const auto most = static_cast<std::size_t>(4 * native<T>().lanes());
+    require(corners >= 2 && corners <= kMaxDim + 1, "2 to 17 corners");
+    require(x.shape(2) >= 1 && x.shape(2) <= most, "number of channels");
+    require_same(x, left, "arrays of one shape");
+    require(index.shape(0) == n && splat.shape(0) == n && dots.shape(0) == n, "one row per point");
+    require(splat.shape(1) == corners && dots.shape(1) == corners, "one weight per corner");
+    require(neighbors.shape(0) == corners && neighbors.shape(2) == 2, "neighbours of every axis");
+    require(order >= 0 && order <= 2 && threads >= 1, "order and threads");
+    nb::gil_scoped_release release;
+    for (std::size_t g = 0; g < x.shape(0); ++g) {
+        const FilterArgs<T> args{x.data() + g * image, nullptr, static_cast<std::int64_t>(n),
+                                 size(x, 2), static_cast<int>(corners), index.data(),
+                                 splat.data(), splat.data(), nullptr, size(neighbors, 1),
+                                 neighbors.data(), static_cast<T>(tap), static_cast<T>(identity),
+                                 static_cast<BlurOrder>(order), threads};
+        native<T>().corner_dots(args, left.data() + g * image, dots.data());
+    }
+}
+
+template <typename T>
+void lattice_diagonal(In<std::int32_t, 2> index, In<T, 2> weight, In<std::int64_t, 2> order,
+                      In<std::int32_t, 3> neighbors, double tap, double identity, Out<T, 1> out,
+                      std::optional<Out<T, 2>> slopes, int threads) {
+    const std::size_t n = index.shape(0), corners = index.shape(1);
+    require(corners >= 2 && corners <= kMaxDim + 1, "2 to 17 corners");
+    require(weight.shape(0) == n && weight.shape(1) == corners && out.shape(0) == n, "shapes");
+    require(!slopes || (slopes->shape(0) == n && slopes->shape(1) == corners), "a slope per weight");
+    const auto words = static_cast<std::size_t>(order_words(static_cast<int>(corners)));
+    require(order.shape(0) == n && order.shape(1) == words, "one order per point");
+    require(neighbors.shape(0) == corners && neighbors.shape(2) == 2, "neighbours of every axis");
+    require(threads >= 1, "threads >= 1");
+    nb::gil_scoped_release release;
+    diagonal(static_cast<std::int64_t>(n), static_cast<int>(corners) - 1, index.data(),
+             weight.data(), order.data(), size(neighbors, 1), neighbors.data(), tap,
+             identity, out.data(), slopes ? slopes->data() : nullptr, threads);
+}
+
+// See NormalizeArgs. Returns the smallest and the largest row sum.
+template <typename T>
+std::pair<double, double> normal(In<std::int32_t, 3> index, In<T, 3> weight, In<std::int64_t, 3> order,
+                                 In<std::int32_t, 3> neighbors, In<T, 1> factor, double exponent, double tap,
+                                 double identity, Out<T, 3> out, Out<T, 2> shift, Out<T, 2> minus, int threads) {
+    const std::size_t batch = index.shape(0), n = index.shape(1), corners = index.shape(2);
+    require(corners >= 2 && corners <= kTabled, "2 to 6 corners");
+    require_same(index, weight, "shapes");
+    require_same(index, out, "shapes");
+    require(order.shape(0) == batch && order.shape(1) == n && order.shape(2) == 1, "one word of order per point");
+    require(neighbors.shape(0) == corners && neighbors.shape(2) == 2, "neighbours of every axis");
+    require(factor.shape(0) == batch && exponent <= 0 && threads >= 1, "one factor per image");
+    for (const auto& array : {shift, minus}) require(array.shape(0) == batch && array.shape(1) == n, "one entry per point");
+    const NormalizeArgs<T> args{static_cast<std::int64_t>(batch), static_cast<std::int64_t>(n),
+                             size(neighbors, 1), static_cast<int>(corners), index.data(),
+                             weight.data(), order.data(), neighbors.data(), factor.data(), exponent, tap, identity,
+                             out.data(), shift.data(), minus.data(), threads};
+    nb::gil_scoped_release release;
+    const RowSums found = native<T>().normalize(args);
+    return {found.least, found.most};
+}
+
+template <typename T> void gaussian_sums(In<T, 3> rows, In<T, 3> columns, Out<T, 2> out, int threads) {
+    const std::size_t batch = rows.shape(0), d = rows.shape(2);
+    require(columns.shape(0) == batch && columns.shape(2) == d && d >= 1, "features of one kind, of as many images");
+    require(out.shape(0) == batch && out.shape(1) == rows.shape(1) && threads >= 1, "one sum per row");
+    nb::gil_scoped_release release;
+    const SumArgs<T> args{rows.data(), columns.data(), out.data(), static_cast<std::int64_t>(batch),
+                          size(rows, 1), size(columns, 1),
+                          static_cast<int>(d), threads};
+    native<T>().gaussian_sums(args);
+}
+
+// See SampleArgs: row sums of a sample.
+template <typename T>
+void sampled_sums(In<T, 3> features, In<std::int64_t, 1> points, std::int64_t rows, In<std::int32_t, 3> index,
+                  In<T, 3> weight, In<std::int32_t, 3> neighbors, double exponent, double tap, double identity, int order,
+                  Out<T, 2> exact, Out<T, 2> own, int threads) {
+    const std::size_t batch = features.shape(0), n = features.shape(1), d = features.shape(2), count = points.shape(0);
+    require(d >= 1 && d <= kMaxDim, "1 to 16 features");
+    for (const auto* shape : {index.shape_ptr(), weight.shape_ptr()})
+        require(static_cast<std::size_t>(shape[0]) == batch && static_cast<std::size_t>(shape[1]) == n &&
+                    static_cast<std::size_t>(shape[2]) == d + 1,
+                "a row of corners per point");
+    require(neighbors.shape(0) == d + 1 && neighbors.shape(2) == 2, "neighbours of every axis");
+    require(rows >= 1 && static_cast<std::size_t>(rows) < count, "rows and columns");
+    for (std::size_t i = 0; i < count; ++i)
+        require(points.data()[i] >= 0 && static_cast<std::size_t>(points.data()[i]) < n, "points that there are");
+    for (const auto* shape : {exact.shape_ptr(), own.shape_ptr()})
+        require(static_cast<std::size_t>(shape[0]) == batch && shape[1] == rows, "one sum per row");
+    require(exponent <= 0 && order >= 0 && order <= 2 && threads >= 1, "an exponent of at most 0, order and threads");
+    nb::gil_scoped_release release;
+    const FilterArgs<T> lattice{nullptr, nullptr, static_cast<std::int64_t>(batch * n), 1, static_cast<int>(d + 1),
+                                index.data(), weight.data(), weight.data(), nullptr,
+                                size(neighbors, 1), neighbors.data(), static_cast<T>(tap),
+                                static_cast<T>(identity), static_cast<BlurOrder>(order), threads};
+    sample(SampleArgs<T>{features.data(), static_cast<std::int64_t>(batch), static_cast<std::int64_t>(n),
+                         static_cast<int>(d), points.data(), static_cast<std::int64_t>(count), rows, lattice, exponent,
+                         exact.data(), own.data()});
+}
+
+template <typename T> void placed(In<T, 3> weight, In<T, 1> factor, double exponent, Out<T, 3> out, int threads) {
+    require_same(weight, out, "output shape");
+    require(factor.shape(0) == weight.shape(0), "one factor per image");
+    require(exponent <= 0 && threads >= 1, "an exponent of at most 0, threads >= 1");
+    nb::gil_scoped_release release;
+    const PlaceArgs<T> args{weight.data(), factor.data(), out.data(), size(weight, 0),
+                            size(weight, 1), static_cast<int>(weight.shape(2)),
+                            static_cast<T>(exponent), threads};
+    native<T>().place_weights(args);
+}
+
+// Up to two diagonals, each with an array for the result.
+template <typename T>
+void scaled_rows(In<T, 2> weight, In<T, 1> factor, Out<T, 2> out, std::vector<In<T, 1>> diagonals,
+                 std::vector<Out<T, 1>> scaled, int threads) {
+    require_same(weight, out, "output shape");
+    require(factor.shape(0) == weight.shape(0) && threads >= 1, "one factor per point, threads >= 1");
+    require(diagonals.size() <= 2 && scaled.size() == diagonals.size(), "up to two diagonals");
+    ScaleArgs<T> args{weight.data(), factor.data(), out.data(), size(weight, 0),
+                      static_cast<int>(weight.shape(1)), threads, {}, {}};
+    for (std::size_t k = 0; k < diagonals.size(); ++k) {
+        require(diagonals[k].shape(0) == weight.shape(0) && scaled[k].shape(0) == weight.shape(0), "one entry per point");
+        args.diagonal[k] = diagonals[k].data();
+        args.scaled[k] = scaled[k].data();
+    }
+    nb::gil_scoped_release release;
+    native<T>().scale_weights(args);
+}
+
+template <typename T>
+void filter_axis(In<T, 3> x, In<T, 1> taps, Out<T, 3> out, int threads) {
+    require(taps.shape(0) >= 1 && threads >= 1, "at least the centre tap, threads >= 1");
+    require_same(x, out, "output shape");
+    nb::gil_scoped_release release;
+    AxisArgs<T> args{x.data(), out.data(), size(x, 0),
+                     size(x, 1), size(x, 2),
+                     taps.data(), size(taps, 0) - 1, threads};
+    native<T>().filter_axis(args);
+}
+
+// The derivative of <g, filtered x> in each tap. `out` of AxisArgs holds g, which is only read.
+template <typename T> void tap_slopes(In<T, 3> g, In<T, 3> x, Out<double, 1> out, int threads) {
+    require(out.shape(0) >= 1 && threads >= 1, "at least the centre tap, threads >= 1");
+    require_same(x, g, "arrays of one shape");
+    nb::gil_scoped_release release;
+    const AxisArgs<T> args{x.data(), const_cast<T*>(g.data()), size(x, 0),
+                           size(x, 1), size(x, 2), nullptr,
+                           size(out, 0) - 1, threads};
+    native<T>().tap_slopes(args, out.data());
+}
+
+template <typename T> void bind(nb::module_& m) {
+    m.def("bilateral_features", &bilateral<T>, "values"_a.noconvert(), "sizes"_a.noconvert(),
+          "inverse"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
+    m.def("feature_bounds", &feature_bounds<T>, "features"_a.noconvert());
+    m.def("build_lattice", &build_lattice<T>, "features"_a.noconvert(), "scale"_a.noconvert(),
+          "low"_a.noconvert(), "high"_a.noconvert(), "index"_a.noconvert(), "weight"_a.noconvert(),
+          "order"_a.noconvert(), "threads"_a, "single"_a = false);
+    m.def("filter", &filter<T>, "x"_a.noconvert(), "index"_a.noconvert(), "splat"_a.noconvert(),
+          "slice"_a.noconvert(), "neighbors"_a.noconvert(), "shift"_a.noconvert().none(), "tap"_a,
+          "identity"_a, "order"_a, "out"_a.noconvert(), "threads"_a);
+    m.def("corner_dots", &corner_dots<T>, "left"_a.noconvert(), "x"_a.noconvert(), "index"_a.noconvert(),
+          "splat"_a.noconvert(), "neighbors"_a.noconvert(), "tap"_a, "identity"_a, "order"_a, "dots"_a.noconvert(),
+          "threads"_a);
+    m.def("diagonal", &lattice_diagonal<T>, "index"_a.noconvert(), "weight"_a.noconvert(),
+          "order"_a.noconvert(), "neighbors"_a.noconvert(), "tap"_a, "identity"_a, "out"_a.noconvert(),
+          "slopes"_a.noconvert().none(), "threads"_a);
+    m.def("normal", &normal<T>, "index"_a.noconvert(), "weight"_a.noconvert(), "order"_a.noconvert(),
+          "neighbors"_a.noconvert(), "factor"_a.noconvert(), "exponent"_a, "tap"_a, "identity"_a, "out"_a.noconvert(),
+          "shift"_a.noconvert(), "minus"_a.noconvert(), "threads"_a);
+    m.def("gaussian_sums", &gaussian_sums<T>, "rows"_a.noconvert(), "columns"_a.noconvert(), "out"_a.noconvert(),
+          "threads"_a);
+    m.def("sampled_sums", &sampled_sums<T>, "features"_a.noconvert(), "points"_a.noconvert(), "rows"_a,
+          "index"_a.noconvert(), "weight"_a.noconvert(), "neighbors"_a.noconvert(), "exponent"_a, "tap"_a, "identity"_a,
+          "order"_a, "exact"_a.noconvert(), "own"_a.noconvert(), "threads"_a);
+    m.def("placed", &placed<T>, "weight"_a.noconvert(), "factor"_a.noconvert(), "exponent"_a, "out"_a.noconvert(),
+          "threads"_a);
+    m.def("scaled_rows", &scaled_rows<T>, "weight"_a.noconvert(), "factor"_a.noconvert(), "out"_a.noconvert(),
+          "diagonals"_a, "scaled"_a, "threads"_a);
+    m.def("filter_axis", &filter_axis<T>, "x"_a.noconvert(), "taps"_a.noconvert(),
+          "out"_a.noconvert(), "threads"_a);
+    m.def("tap_slopes", &tap_slopes<T>, "g"_a.noconvert(), "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
+}
+
+}  // namespace
+
+void bind_filters(nb::module_& m) {
+    bind<float>(m);
+    bind<double>(m);
+}
+
+}  // namespace fwcrf

@@ -1,0 +1,345 @@
+// Dense models, the steps of solvers on them, and label pruning.
+#include "bind/arrays.hpp"
+#include "steps/select.hpp"
+
+#include <list>
+#include <string>
+
+namespace fwcrf {
+namespace {
+
+// Lanes of a vector of the instruction set in use.
+template <typename T> std::size_t lanes() { return static_cast<std::size_t>(native<T>().lanes()); }
+
+template <typename T>
+void label_spans(Maybe<T, 2> x, In<T, 2> unary, Out<T, 1> gap, Out<T, 1> most, int threads) {
+    const std::size_t n = unary.shape(0), labels = unary.shape(1);
+    require(labels >= 1 && (!x || (x->shape(0) == n && x->shape(1) == labels)), "shapes");
+    require(gap.shape(0) == labels && most.shape(0) == labels && threads >= 1, "one span per label");
+    const SpanArgs<T> args{x ? x->data() : nullptr, unary.data(), static_cast<std::int64_t>(n),
+                           static_cast<std::int64_t>(labels), gap.data(), most.data(), threads};
+    nb::gil_scoped_release release;
+    native<T>().label_spans(args);
+}
+
+void check_columns(std::size_t labels, const In<std::int64_t, 1>& which, std::size_t count) {
+    require(which.shape(0) == count, "as many columns");
+    for (std::size_t j = 0; j < count; ++j)
+        require(which.data()[j] >= 0 && which.data()[j] < static_cast<std::int64_t>(labels), "columns of the array");
+}
+
+template <typename T> void take(In<T, 2> x, In<std::int64_t, 1> which, Out<T, 2> out, int threads) {
+    check_columns(x.shape(1), which, out.shape(1));
+    require(out.shape(0) == x.shape(0) && threads >= 1, "as many rows");
+    nb::gil_scoped_release release;
+    take_columns(x.data(), size(x, 0), size(x, 1), which.data(),
+                 size(out, 1), out.data(), threads);
+}
+
+template <typename T> void spread(In<T, 2> x, In<std::int64_t, 1> which, Out<T, 2> out, int threads) {
+    check_columns(out.shape(1), which, x.shape(1));
+    require(out.shape(0) == x.shape(0) && threads >= 1, "as many rows");
+    nb::gil_scoped_release release;
+    spread_columns(x.data(), size(x, 0), size(out, 1),
+                   which.data(), size(x, 1), out.data(), threads);
+}
+
+template <typename T>
+void merge(const T* x, In<T, 2> unary, In<std::int64_t, 1> kept, double scale, std::optional<Out<T, 2>> few,
+          Out<T, 2> few_unary, T* out, int threads) {
+    const std::size_t n = unary.shape(0), labels = unary.shape(1), count = kept.shape(0);
+    check_columns(labels, kept, count);
+    const std::size_t width = scale < 0 ? count + 1 : count;
+    for (const auto& array : {few.value_or(few_unary), few_unary})
+        require(array.shape(0) == n && array.shape(1) == width, "columns for kept labels, and one for merged labels");
+    require(labels >= lanes<T>() && n >= lanes<T>() && scale <= 0 && threads >= 1, "pixels and labels, scale, threads");
+    std::vector<T> merged(labels, T(1));
+    for (std::size_t j = 0; j < count; ++j) merged[static_cast<std::size_t>(kept.data()[j])] = T(0);
+    const MergeArgs<T> args{x, unary.data(), static_cast<std::int64_t>(n), static_cast<std::int64_t>(labels), kept.data(),
+                           static_cast<std::int64_t>(count), merged.data(), static_cast<T>(scale),
+                           few ? few->data() : nullptr, few_unary.data(), out, threads};
+    nb::gil_scoped_release release;
+    out ? native<T>().unmerge_labels(args) : native<T>().merge_labels(args);
+}
+
+// See MergeArgs; scale = 0 drops the labels that are not kept.
+template <typename T>
+void lump(Maybe<T, 2> x, In<T, 2> unary, In<std::int64_t, 1> kept, double scale,
+            std::optional<Out<T, 2>> few, Out<T, 2> few_unary, int threads) {
+    require(!x || (x->shape(0) == unary.shape(0) && x->shape(1) == unary.shape(1)), "shapes");
+    require(few || scale < 0, "an array for x");
+    merge(x ? x->data() : nullptr, unary, kept, scale, few, few_unary, static_cast<T*>(nullptr), threads);
+}
+// The inverse, from `few`.
+template <typename T>
+void unlump(In<T, 2> unary, In<std::int64_t, 1> kept, double scale, Out<T, 2> few, Out<T, 2> few_unary, Out<T, 2> out,
+              int threads) {
+    require(out.shape(0) == unary.shape(0) && out.shape(1) == unary.shape(1) && scale < 0, "shapes, and a scale");
+    merge(static_cast<const T*>(nullptr), unary, kept, scale, std::optional{few}, few_unary, out.data(), threads);
+}
+
+// The terms of a dense model for one image or a batch. Terms are added one by one; the model keeps their arrays alive.
+template <typename T> class Model {
+  public:
+    // (first, weight) of a Band.
+    using Given = std::pair<In<std::int32_t, 1>, In<T, 2>>;
+    // (taps, left, right) of a Grid.
+    using Axis = std::tuple<In<T, 1>, In<T, 1>, In<T, 1>>;
+
+    // One lattice for all images: index, splat and slice are (images, n, corners).
+    void add_lattice(In<std::int32_t, 3> index, In<T, 3> splat, In<T, 3> slice, In<std::int32_t, 3> neighbors,
+                     Maybe<T, 2> shift, double tap, double identity, int order) {
+        const std::size_t images = index.shape(0), n = index.shape(1), corners = index.shape(2);
+        const auto vertices = size(neighbors, 1);
+        require(corners >= 2 && corners <= kMaxDim + 1, "2 to 17 corners");
+        require_same(index, splat, "shapes");
+        require_same(index, slice, "shapes");
+        require(neighbors.shape(0) == corners && neighbors.shape(2) == 2, "neighbours of every axis");
+        require(order >= 0 && order <= 2, "order");
+        begin(images, n, shift);
+        for (std::size_t image = 0; image < terms_.size(); ++image) {
+            Term<T>& term = terms_[image].emplace_back();
+            const std::size_t g = images == 1 ? 0 : image, at = g * n * corners;
+            FilterArgs<T>& l = term.lattice;
+            l.corners = static_cast<int>(corners);
+            l.splat = splat.data() + at;
+            l.slice = slice.data() + at;
+            l.tap = static_cast<T>(tap);
+            l.identity = static_cast<T>(identity);
+            l.order = static_cast<BlurOrder>(order);
+            l.index = index.data() + at;
+            l.neighbors = neighbors.data();
+            l.vertices = vertices;
+            if (images > 1) own_lattice(l, n);
+            term.shift = shift ? shift->data() + g * n : nullptr;
+        }
+        keep(nb::cast(index), nb::cast(splat), nb::cast(slice), nb::cast(neighbors), nb::cast(shift));
+    }
+
+    // The same grid for all images. `between` holds the coarse size of each axis; `direct` describes the last axis without a
+    // coarse grid.
+    void add_grid(std::vector<std::int64_t> sizes, std::vector<std::int64_t> between, std::vector<Given> down,
+                  std::vector<std::optional<Given>> middle, std::vector<Given> up, Axis direct,
+                  Maybe<T, 2> shift) {
+        const std::size_t axes = sizes.size();
+        require(axes >= 1 && axes <= kMaxAxes, "1 to 8 axes");
+        require(sizes_.empty() || sizes_ == sizes, "grids of one shape");
+        sizes_ = sizes;
+        require(down.size() == axes && middle.size() == axes && up.size() == axes && between.size() == axes, "bands");
+        Grid<T> grid{};
+        grid.axes = static_cast<int>(axes);
+        std::size_t n = 1;
+        for (std::size_t a = 0; a < axes; ++a) {
+            grid.down[a] = band(down[a], between[a], sizes[a]);
+            if (middle[a]) grid.middle[a] = band(*middle[a], between[a], between[a]);
+            grid.up[a] = band(up[a], sizes[a], between[a]);
+            n *= static_cast<std::size_t>(sizes[a]);
+        }
+        const auto& [taps, left, right] = direct;
+        require(taps.shape(0) >= 1, "at least one tap");
+        for (const auto& factor : {left, right})
+            require(size(factor, 0) == sizes.back(), "a factor per row");
+        grid.taps = taps.data();
+        grid.left = left.data();
+        grid.right = right.data();
+        grid.radius = size(taps, 0) - 1;
+        const std::size_t images = shift ? shift->shape(0) : 1;
+        begin(images, n, shift);
+        for (std::size_t image = 0; image < terms_.size(); ++image) {
+            Term<T>& term = terms_[image].emplace_back();
+            const std::size_t g = images == 1 ? 0 : image;
+            term.grid = grid;
+            term.shift = shift ? shift->data() + g * n : nullptr;
+        }
+        keep(nb::cast(down), nb::cast(middle), nb::cast(up), nb::cast(direct), nb::cast(shift));
+    }
+
+    using First = std::tuple<int, double, Maybe<T, 3>, Out<T, 3>>;  // see Start
+
+    // Runs the updates `moves`, rows of (map, scale, keep, step, unary, lean, dual), from x, (images, n, labels), or from the
+    // result of `before`; each update writes its array of `outs`. `potts` holds a weight per term; a term whose entry in `full`
+    // is set has its matrix in `matrices` instead. Returns (x is finite, MessageBound::all, MessageBound::last); the bounds
+    // are 0 unless `noted`.
+    std::tuple<bool, double, double> run(
+        In<T, 3> x, std::optional<First> before, Maybe<T, 3> unary, In<double, 1> potts,
+        In<std::uint8_t, 1> full, In<T, 3> matrices, In<double, 2> moves, std::vector<std::optional<Out<T, 3>>> outs,
+        std::vector<In<T, 3>> others, std::optional<Out<T, 3>> sum, std::optional<Out<T, 3>> dual,
+        std::optional<Out<double, 3>> slopes, bool noted, int threads) {
+        const std::size_t images = x.shape(0), n = x.shape(1), labels = x.shape(2), terms = count_;
+        const std::size_t steps = moves.shape(0);
+        require(terms >= 1 && n == n_ && threads >= 1, "terms, points and threads");
+        require(labels >= 1, "at least one label");
+        require(terms_.size() == 1 || terms_.size() == images, "one model per image, or one for all");
+        const auto fits = [&](const auto& array) {
+            return array.shape(0) == images && array.shape(1) == n && array.shape(2) == labels;
+        };
+        require(moves.shape(1) == 7 && outs.size() == steps, "seven numbers and an output per update");
+        require((!unary || fits(*unary)) && (!sum || fits(*sum)) && (!dual || fits(*dual)),
+                "shape of the unary, the sum or the dual");
+        for (const auto& out : outs) require(out ? fits(*out) : sum && &out == &outs.back(), "output shape");
+        constexpr int maps = std::size(kMaps), duals = std::size(kDuals);
+        Start<T> start{};
+        if (before) {
+            const auto& [map, scale, other, out] = *before;
+            const bool derivative = static_cast<Map>(map) >= Map::softmax_derivative;
+            require(map >= 1 && map < maps, "map of the start");
+            require(labels <= most_labels() || (map == 1 && scale == -1 && unary && unary->data() == x.data()),
+                    "start with many labels");
+            require(fits(out) && out.data() != x.data(), "output of the start");
+            require(derivative == static_cast<bool>(other) && (!other || fits(*other)), "derivatives need the others");
+            start = {static_cast<Map>(map), static_cast<T>(scale), nullptr, nullptr};
+        }
+        for (const auto& other : others) require(fits(other), "shape of the others");
+        require(potts.shape(0) == terms && full.shape(0) == terms && matrices.shape(0) == terms, "weights");
+        require(matrices.shape(1) == labels && matrices.shape(2) == labels, "matrices");
+        require(others.empty() || others.size() == steps, "another array per update");
+        require(!slopes || !others.empty(), "slopes need the others");
+        if (slopes)
+            require(slopes->shape(0) == terms && slopes->shape(1) == labels && slopes->shape(2) == labels,
+                    "slopes");
+        std::vector<Update<T>> made;
+        for (std::size_t k = 0; k < steps; ++k) {
+            const double* m = moves.data() + 7 * k;
+            require(m[0] >= 0 && m[0] < maps && m[6] >= 0 && m[6] < duals, "map and dual");
+            require(dual || (m[5] == 0 && m[6] == 0), "updates with a dual need its array");
+            const auto map = static_cast<Map>(static_cast<int>(m[0]));
+            require(map < Map::softmax_derivative || !others.empty(), "derivatives need the others");
+            made.push_back({map, static_cast<T>(m[1]), static_cast<T>(m[2]), static_cast<T>(m[3]), static_cast<T>(m[4]),
+                            static_cast<T>(m[5]), static_cast<Dual>(static_cast<int>(m[6]))});
+        }
+        if (labels > most_labels()) {
+            require(others.empty() && !sum && !dual, "updates without gradients and duals for many labels");
+            for (const auto& out : outs) require(out->data() == outs.front()->data(), "one output for many labels");
+            for (std::size_t c = 0; c < terms; ++c) require(!full.data()[c], "Potts terms for many labels");
+        }
+        nb::gil_scoped_release release;
+        bool finite = true;
+        MessageBound<T> bound;
+        std::vector<T*> out(steps);
+        std::vector<const T*> other(others.size());
+        for (std::size_t g = 0; g < images; ++g) {
+            std::vector<Term<T>> now = terms_[terms_.size() == 1 ? 0 : g];
+            for (std::size_t c = 0; c < terms; ++c) {
+                now[c].potts = static_cast<T>(potts.data()[c]);
+                now[c].matrix = full.data()[c] ? matrices.data() + c * labels * labels : nullptr;
+            }
+            const std::size_t at = g * n * labels;
+            for (std::size_t k = 0; k < steps; ++k) out[k] = outs[k] ? outs[k]->data() + at : nullptr;
+            if (before) {
+                start.other = std::get<2>(*before) ? std::get<2>(*before)->data() + at : nullptr;
+                start.out = std::get<3>(*before).data() + at;
+            }
+            for (std::size_t k = 0; k < others.size(); ++k) other[k] = others[k].data() + at;
+            const StepArgs<T> args{x.data() + at, unary ? unary->data() + at : nullptr,
+                                    static_cast<std::int64_t>(n), static_cast<std::int64_t>(labels),
+                                    static_cast<int>(terms), now.data(), static_cast<int>(steps), made.data(),
+                                    out.data(), others.empty() ? nullptr : other.data(),
+                                    sum ? sum->data() + at : nullptr, dual ? dual->data() + at : nullptr,
+                                    slopes ? slopes->data() : nullptr, threads, noted ? &bound : nullptr, false,
+                                    before ? &start : nullptr};
+            finite &= native<T>().run_steps(args);
+        }
+        return {finite, bound.all, bound.last};
+    }
+
+    // The most labels with gradients, matrices or duals.
+    static std::size_t most_labels() { return kMostLabels<T>; }
+
+  private:
+    void begin(std::size_t images, std::size_t n, const Maybe<T, 2>& shift) {
+        require(count_ < kMaxTerms, "at most 8 terms");
+        require(count_ == 0 || n == n_, "terms of as many points");
+        require(!shift || (shift->shape(0) == images && shift->shape(1) == n), "one shift per point");
+        require(images == 1 || count_ == 0 || terms_.size() == images || terms_.size() == 1, "images");
+        n_ = n;
+        ++count_;
+        if (terms_.empty()) terms_.resize(images);
+        // The first terms were shared by all images; now each image gets a copy.
+        else if (images > terms_.size()) terms_.resize(images, terms_.front());
+    }
+
+    // Cuts one image out of a lattice of several images: its vertices are consecutive.
+    void own_lattice(FilterArgs<T>& l, std::size_t n) {
+        const std::size_t corners = static_cast<std::size_t>(l.corners), count = n * corners;
+        std::int32_t low = l.index[0], high = l.index[0];
+        for (std::size_t i = 0; i < count; ++i) {
+            low = l.index[i] < low ? l.index[i] : low;
+            high = l.index[i] > high ? l.index[i] : high;
+        }
+        const std::int64_t vertices = high - low + 1, all = l.vertices;
+        require(low >= 0 && high < all, "vertices of the lattice");
+        std::vector<std::int32_t>& index = tables_.emplace_back(count);
+        for (std::size_t i = 0; i < count; ++i) index[i] = l.index[i] - low;
+        std::vector<std::int32_t>& neighbors = tables_.emplace_back(corners * vertices * 2);
+        for (std::size_t c = 0; c < corners; ++c)
+            for (std::int64_t v = 0; v < 2 * vertices; ++v) {
+                const std::int64_t other = l.neighbors[(c * all + low) * 2 + v] - low;
+                require(other == all - low || (other >= 0 && other < vertices), "images share no vertex");
+                neighbors[c * vertices * 2 + v] = static_cast<std::int32_t>(other < vertices ? other : vertices);
+            }
+        l.index = index.data();
+        l.neighbors = neighbors.data();
+        l.vertices = vertices;
+    }
+
+    Band<T> band(const Given& given, std::int64_t rows, std::int64_t columns) {
+        const auto& [first, weight] = given;
+        const auto width = size(weight, 1);
+        require(rows >= 1 && columns >= 1 && width >= 1, "bands");
+        require(size(first, 0) == rows && size(weight, 0) == rows,
+                "as many rows as a band has");
+        for (std::int64_t j = 0; j < rows; ++j) {
+            require(first.data()[j] >= 0 && first.data()[j] + width <= columns, "bands stay inside");
+            require(j == 0 || first.data()[j] >= first.data()[j - 1], "rows of a band follow each other");
+        }
+        return {rows, columns, width, first.data(), weight.data()};
+    }
+
+    template <typename... Objects> void keep(Objects&&... objects) { (kept_.push_back(objects), ...); }
+
+    std::size_t n_ = 0, count_ = 0;
+    std::vector<std::int64_t> sizes_;          // of all grids
+    std::vector<std::vector<Term<T>>> terms_;  // per image, or once for all images
+    std::list<std::vector<std::int32_t>> tables_;
+    std::vector<nb::object> kept_;
+};
+
+template <typename T> void bind_model(nb::module_& m, const char* name) {
+    nb::class_<Model<T>>(m, name)
+        .def(nb::init<>())
+        .def_static("most_labels", &Model<T>::most_labels)
+        .def_static("lanes", &lanes<T>)
+        .def("add_lattice", &Model<T>::add_lattice, "index"_a.noconvert(), "splat"_a.noconvert(),
+             "slice"_a.noconvert(), "neighbors"_a.noconvert(), "shift"_a.noconvert().none(), "tap"_a,
+             "identity"_a, "order"_a)
+        .def("add_grid", &Model<T>::add_grid, "sizes"_a, "between"_a, "down"_a, "middle"_a, "up"_a, "direct"_a,
+             "shift"_a.noconvert().none())
+        .def("run", &Model<T>::run, "x"_a.noconvert(), "before"_a.none(), "unary"_a.noconvert().none(),
+             "potts"_a.noconvert(), "full"_a.noconvert(), "matrices"_a.noconvert(), "moves"_a.noconvert(), "outs"_a, "others"_a,
+             "sum"_a.noconvert().none(), "dual"_a.noconvert().none(), "slopes"_a.noconvert().none(), "noted"_a,
+             "threads"_a);
+}
+
+template <typename T> void bind(nb::module_& m) {
+    m.def("label_spans", &label_spans<T>, "x"_a.noconvert().none(), "unary"_a.noconvert(), "gap"_a.noconvert(),
+          "most"_a.noconvert(), "threads"_a);
+    m.def("take_columns", &take<T>, "x"_a.noconvert(), "which"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
+    m.def("spread_columns", &spread<T>, "x"_a.noconvert(), "which"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
+    m.def("lump_columns", &lump<T>, "x"_a.noconvert().none(), "unary"_a.noconvert(), "kept"_a.noconvert(), "scale"_a,
+          "few"_a.noconvert().none(), "few_unary"_a.noconvert(), "threads"_a);
+    m.def("unlump_columns", &unlump<T>, "unary"_a.noconvert(), "kept"_a.noconvert(), "scale"_a, "few"_a.noconvert(),
+          "few_unary"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
+}
+
+}  // namespace
+
+void bind_steps(nb::module_& m) {
+    bind<float>(m);
+    bind<double>(m);
+    bind_model<float>(m, "ModelF32");
+    bind_model<double>(m, "ModelF64");
+    m.def("maps", [] { return std::vector<std::string>(std::begin(kMaps), std::end(kMaps)); });
+    m.def("duals", [] { return std::vector<std::string>(std::begin(kDuals), std::end(kDuals)); });
+}
+
+}  // namespace fwcrf

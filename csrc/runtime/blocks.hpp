@@ -1,0 +1,15 @@
+// Memory for large arrays. A freed block is kept for the next array of about the same size.
+//
+// The system clears fresh memory page by page (4 KB) on first touch, which can take longer than the filter that fills it. So
+// blocks use large pages if the system has them, and freed blocks are held, because every step needs the same sizes again: up
+// to 192 MB, and up to 1 GB that the system may reclaim at any time. The block that was freed first is given up first.
+#pragma once
+
+#include <cstddef>
+
+namespace fwcrf {
+
+void* take_block(std::size_t bytes);  // throws std::bad_alloc
+void give_block(void* block) noexcept;
+
+}  // namespace fwcrf

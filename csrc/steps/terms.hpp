@@ -1,0 +1,569 @@
+// The terms of a model: P x + u for a block of pixels, from all kernels, their compatibilities and the unary.
+//
+// x is scattered (splat into lattices, taken by grids line by line); then lattices are blurred and grids filtered; then P x + u
+// is read for any block.
+#pragma once
+
+#include "grid/coarse.hpp"
+#include "lattice/blur.hpp"
+#include "runtime/scratch.hpp"
+#include "steps/arguments.hpp"
+#include "steps/pixel_rows.hpp"
+
+#include <cstring>
+
+namespace fwcrf::FWCRF_ISA {
+
+template <typename T, int NV> struct Terms {
+    using Pixel = PixelRows<T, NV>;
+    static constexpr int W = kLanes<T>;
+    static constexpr std::int64_t kRow = Pixel::kRow;
+
+    const StepArgs<T>& a;
+    const Pixel pixel;
+    FilterArgs<T> lattice[kMaxTerms];
+    BlurredLattice<T> blurred[kMaxTerms];
+    CoarseGrid<T, NV> grid[kMaxTerms];
+    std::int64_t rows;        // rows of the image if a grid knows them, else pixels
+    std::int64_t across;      // pixels of a line of the image
+    int sliced = -1;          // the Potts lattice that `combine` reads itself
+    bool matrices_too = false;
+    T* matrices;              // (terms, channels, kRow)
+    T* diagonal;              // (n): sum of weight * shift of the Potts terms
+    std::int64_t halo = 0;    // pixels of the previous block that grids still read
+    T* windows;               // (threads, halo + kPixels, kRow): the halo and a block
+
+    bool is_grid(int c) const { return a.term[c].grid.axes > 0; }
+    bool is_potts(int c) const { return !a.term[c].matrix; }
+
+    Terms(const StepArgs<T>& a, Scratch& scratch)
+        : a(a), pixel(a.n, a.channels), rows(a.n), across(kPixels) {
+        std::int64_t sizes[kMaxTerms], total = 0;
+        const auto room = [&total](std::int64_t values) {
+            const std::int64_t begin = total;
+            total += (values + 15) / 16 * 16;
+            return begin;
+        };
+        for (int c = 0; c < a.terms; ++c) {
+            if (is_grid(c)) {
+                sizes[c] = room(grid[c].plan(a.term[c].grid, a.threads));
+                rows = grid[c].rows();
+                if (grid[c].last()) across = grid[c].across;
+                halo = grid[c].halo() > halo ? grid[c].halo() : halo;
+                continue;
+            }
+            if (is_potts(c)) sliced = c;
+            lattice[c] = a.term[c].lattice;
+            lattice[c].n = a.n;
+            lattice[c].channels = a.channels;
+            lattice[c].shift = nullptr;
+            lattice[c].threads = a.threads;
+            sizes[c] = room(blurred[c].plan(lattice[c], kRow));
+        }
+        const std::int64_t of_diagonal = room(a.n), of_windows = room(a.threads * (halo + kPixels) * kRow);
+        const std::int64_t of_matrices = room(a.terms * a.channels * kRow);
+        T* const memory = scratch.get<T>(total);
+        diagonal = memory + of_diagonal;
+        windows = memory + of_windows;
+        matrices = memory + of_matrices;
+        for (int c = 0; c < a.terms; ++c) {
+            if (is_grid(c)) grid[c].place(memory + sizes[c]);
+            else blurred[c].base = memory + sizes[c];
+            if (is_potts(c)) continue;
+            matrices_too = true;
+            T* const padded = matrices + c * a.channels * kRow;
+            std::memset(padded, 0, a.channels * kRow * sizeof(T));
+            for (std::int64_t s = 0; s < a.channels; ++s)
+                std::memcpy(padded + s * kRow, a.term[c].matrix + s * a.channels, a.channels * sizeof(T));
+        }
+    }
+
+    // A thread's pixels: whole rows of the image if a grid knows them.
+    Range pixels(Team team) const {
+        const Range mine = share(rows, team.thread, team.threads);
+        return {mine.begin * (a.n / rows), mine.end * (a.n / rows)};
+    }
+
+    // Calls act(block) for all blocks of a range. No block crosses the end of a line.
+    template <typename F> void for_blocks(Range range, F&& act) const {
+        for (std::int64_t i = range.begin; i < range.end;) {
+            const std::int64_t line = (i / across + 1) * across, end = line < range.end ? line : range.end;
+            const Block block{i, end - i < kPixels ? end - i : kPixels};
+            act(block);
+            i += block.pixels;
+        }
+    }
+
+    // The workspace of a thread.
+    struct Workspace {
+        Team team;
+        T* block;              // (kPixels, kRow), after the halo
+        double* slopes;        // (terms, channels, kRow) or null
+        T* splats[kMaxTerms];  // lattices to splat into, or null
+        T all;                 // MessageBound::all so far
+        Vec<T> last;           // MessageBound::last so far, for all labels of the last vector
+        bool careful;          // softmax subtracts the largest entry first
+        // Of each grid.
+        typename CoarseGrid<T, NV>::Read read[kMaxTerms];
+        typename CoarseGrid<T, NV>::Taken taken[kMaxTerms];
+    };
+    Workspace workspace(Team team, double* slopes) const {
+        T* const block = windows + (team.thread * (halo + kPixels) + halo) * kRow;
+        Workspace made{team, block, slopes, {}, T(0), Vec<T>{}, false, {}, {}};
+        for (int c = 0; c < a.terms; ++c)
+            if (is_grid(c)) made.taken[c] = grid[c].nothing(team);
+        return made;
+    }
+
+    // True if every thread has its own lattices, so that a step can splat its result for the next step.
+    bool carries() const {
+        for (int c = 0; c < a.terms; ++c)
+            if (!is_grid(c) && blurred[c].splatters < a.threads) return false;
+        return true;
+    }
+    // Clears the lattices that a thread splats into.
+    void clear(Workspace& work) const {
+        for (int c = 0; c < a.terms; ++c)
+            if (!is_grid(c)) work.splats[c] = blurred[c].cleared(work.team);
+    }
+
+    // Gives the block in `work.block` to all grids, and keeps its end as halo.
+    void take(const Block& block, Workspace& work) const {
+        const std::int64_t end = block.first + block.pixels;
+        for (int c = 0; c < a.terms; ++c) {
+            if (!is_grid(c)) continue;
+            const T* at = work.block;
+            for (std::int64_t i = block.first; i < end; i += at_once(c), at += at_once(c) * kRow)
+                grid[c].take(at, {i, i + at_once(c) < end ? i + at_once(c) : end}, work.taken[c]);
+        }
+        std::memmove(work.block - halo * kRow, work.block + (block.pixels - halo) * kRow, halo * kRow * sizeof(T));
+    }
+    // The most pixels that a grid takes in one call: a one-dimensional grid has lines of one pixel.
+    std::int64_t at_once(int c) const { return grid[c].last() ? kPixels : 1; }
+    // To be called when the grids have taken the lines of all threads.
+    void complete(Workspace& work) const {
+        for (int c = 0; c < a.terms; ++c)
+            if (is_grid(c)) grid[c].complete(work.taken[c]);
+    }
+
+    // Computes `diagonal`, which does not depend on x.
+    void prepare(Team team) const {
+        const Range mine = pixels(team);
+        for (std::int64_t i = mine.begin; i < mine.end; ++i) diagonal[i] = 0;
+        for (int c = 0; c < a.terms; ++c) {
+            if (!is_potts(c) || !a.term[c].shift) continue;
+            const T potts = a.term[c].potts, *const shift = a.term[c].shift;
+            T* const to = diagonal;
+            for (std::int64_t i = mine.begin; i < mine.end; ++i) to[i] += potts * shift[i];
+        }
+        if (!a.shared || !a.shared->factor) return;
+        for (std::int64_t i = mine.begin; i < mine.end; ++i) diagonal[i] *= a.shared->factor[i];
+    }
+
+    // Scatters a thread's part of x to all kernels. False if a value is not finite.
+    bool scatter(const T* x, Team team, Barrier& barrier) const {
+        Workspace work = workspace(team, nullptr);
+        if (carries()) clear(work);
+        Vec<T> nothing[NV] = {};
+        for_blocks(pixels(team), [&](const Block& block) {
+            get(x, block, work.block, nothing);
+            for (int c = 0; c < a.terms; ++c)
+                if (work.splats[c]) splat(c, block, work.block, work.splats[c]);
+            take(block, work);
+        });
+        for (int c = 0; c < a.terms && !carries(); ++c)
+            if (!is_grid(c)) splat_all(c, x, team);
+        barrier.wait(team.threads);
+        complete(work);
+        return Pixel::row_total(nothing) == T(0);
+    }
+    // Pixels of x, times Shared::factor. `nothing` becomes NaN if a value is not finite.
+    void get(const T* x, const Block& block, T* rows, Vec<T> (&nothing)[NV]) const {
+        const T* const factor = a.shared ? a.shared->factor : nullptr;
+        for (std::int64_t q = 0; q < block.pixels; ++q) {
+            Vec<T> v[NV];
+            prefetch(x + (block.first + q + kPixels) * a.channels, kRow);
+            pixel.get(x, block.first + q, v);
+            const T times = factor ? factor[block.first + q] : T(1);
+            for (int k = 0; k < NV; ++k) {
+                v[k] *= times;
+                nothing[k] += v[k] * T(0);
+                store(rows + q * kRow + k * W, v[k]);
+            }
+        }
+    }
+
+    // Blurs all lattices and filters all grids.
+    void filter(Team team) {
+        for (int c = 0; c < a.terms; ++c)
+            if (is_grid(c)) grid[c].filter(team);
+            else blurred[c].blur(lattice[c], team);
+    }
+
+    // Splats a thread's share of x, if fewer threads have a lattice than there are threads.
+    void splat_all(int c, const T* x, Team team) const {
+        T* const values = blurred[c].cleared(team);
+        if (!values) return;
+        alignas(64) T rows[kPixels * kRow];
+        Vec<T> unused[NV] = {};
+        const Range mine = share(a.n, team.thread, blurred[c].active(team.threads));
+        for (std::int64_t i = mine.begin; i < mine.end; i += kPixels) {
+            const Block block{i, mine.end - i < kPixels ? mine.end - i : kPixels};
+            get(x, block, rows, unused);
+            splat(c, block, rows, values);
+        }
+    }
+    void splat(int c, const Block& block, const T* rows, T* values) const {
+        switch (lattice[c].corners) {
+        case 6: return splat<6>(c, block, rows, values);
+        case 3: return splat<3>(c, block, rows, values);
+        default: return splat<0>(c, block, rows, values);
+        }
+    }
+    template <int C> void splat(int c, const Block& block, const T* rows, T* values) const {
+        const int corners = C ? C : lattice[c].corners;
+        const std::int32_t* index = lattice[c].index + block.first * corners;
+        const T* weight = lattice[c].splat + block.first * corners;
+        const T* const end = rows + block.pixels * kRow;
+        for (; rows < end; rows += kRow, index += corners, weight += corners) {
+            Vec<T> v[NV];
+            for (int k = 0; k < NV; ++k) v[k] = load(rows + k * W);
+            for (int m = 0; m < corners; ++m) add_row<T, NV>(values + index[m] * kRow, weight[m], v);
+        }
+    }
+
+    // The requested result: rows = scale (P x + unary u).
+    struct Query {
+        const T* x;
+        T scale, unary;
+        bool total;      // include the part that is the same for all labels
+        bool bounded;    // also compute MessageBound::last
+        bool zero_sums;  // the labels of each pixel of x sum to 0
+        Vec<T> past;     // value of the rows past the labels
+    };
+
+    // rows = scale x
+    void scaled(const Block& block, const Query& query, T* rows) const {
+        for (std::int64_t q = 0; q < block.pixels; ++q) {
+            const T* const x = query.x + (block.first + q) * a.channels;
+            Vec<T> v[NV];
+            prefetch(x + kPixels * a.channels, kRow);
+            const bool inside = pixel.inside(block.first + q);
+            for (int k = 0; k < NV; ++k) v[k] = query.scale * Pixel::vector(x, k, inside, a.channels);
+            pixel.set_past(v, query.past);
+            for (int k = 0; k < NV; ++k) store(rows + q * kRow + k * W, v[k]);
+        }
+    }
+
+    // rows = the result of the query; given = the messages to the labels of the last vector, if query.bounded. With slopes,
+    // work.slopes += <other, K_c x> of each term c.
+    void gradient(const Block& block, const Query& query, const T* other, Workspace& work, T* rows, T* given) const {
+        matrices_too ? with_matrices(block, query, other, work, rows) : of_potts(block, query, other, work, rows, given);
+    }
+
+  private:
+    // The terms of P x that are summed before `combine`: weight * rows.
+    struct Summed {
+        const T* rows;  // (pixels of a block, kRow)
+        T weight;
+        int term;  // the only term, or -1 if there are several
+    };
+    enum class Mode { simple, total, slopes };
+
+    void of_potts(const Block& block, const Query& query, const T* others, Workspace& work, T* rows, T* given) const {
+        alignas(64) T sum[kPixels * kRow], against[kPixels * kRow];
+        // Slopes of up to two terms are computed in `combine`, of more terms one by one.
+        const int slice = work.slopes && a.terms > 2 ? -1 : sliced;
+        // <other, total - y> = <total(other) - other, y>; with zero sums it is -<other, y>.
+        const T* const other = !work.slopes ? nullptr : query.zero_sums && slice >= 0 ? others : against;
+        if (other == against) total_minus(block, others, against);
+        const Summed summed = add_potts(block, query.x, sum, slice < 0 ? other : nullptr, slice, work);
+        const bool inside = pixel.inside(block.first + block.pixels - 1);
+        if (slice < 0) combine<0, Mode::total>(block, query, summed, slice, other, work, rows, given);
+        else if (lattice[slice].corners != 6)
+            combine<0, Mode::slopes>(block, query, summed, slice, other, work, rows, given);
+        else if (other) combine<6, Mode::slopes>(block, query, summed, slice, other, work, rows, given);
+        else if (query.total || !inside)
+            combine<6, Mode::total>(block, query, summed, slice, other, work, rows, given);
+        else combine<6, Mode::simple>(block, query, summed, slice, other, work, rows, given);
+    }
+
+    // The hot loop. For each pixel i of the block, with Potts weights w_c and per label:
+    //
+    //     m_i    = sum_c w_c (K_c x)_i + diagonal_i x_i       the messages: summed terms + one sliced lattice + diagonals
+    //     rows_i = scale (total(m_i) - m_i + unary u_i)       total: the sum over the labels
+    //
+    // All labels get total(m_i), so that maps do not depend on it: it is left out unless query.total. In the code v = -scale m,
+    // then v - total(v) = scale (total(m) - m). With a.plain, rows = scale (m + unary u).
+    //
+    // C is the number of corners of the sliced lattice, 0 if unknown at compile time. Mode::simple: no total, and the block can
+    // be read as whole vectors. Mode::slopes: if `other` is not null, slopes_c += <other, (K_c + diag(shift_c)) x>.
+    template <int C, Mode M>
+    void combine(const Block& block, const Query& query, Summed summed, int slice, const T* other, Workspace& work, T* rows,
+                 T* given) const {
+        const T scale = query.scale, of_sum = -scale * summed.weight, of_unary = scale * query.unary;
+        const T of_slice = slice < 0 ? T(0) : -scale * a.term[slice].potts;
+        const FilterArgs<T>* const l = slice < 0 ? nullptr : &lattice[slice];
+        const int corners = C ? C : l ? l->corners : 0;
+        const std::int32_t* index = l ? l->index + block.first * corners : nullptr;
+        const T* weight = l ? l->slice + block.first * corners : nullptr;
+        const T* const values = l ? blurred[slice].result() : nullptr;
+        const std::int64_t channels = a.channels;
+        const T* x = query.x + block.first * channels;
+        const T* u = of_unary != T(0) && a.unary ? a.unary + block.first * channels : nullptr;
+        const T *y = summed.rows, *self = diagonal + block.first;
+        const bool total = M != Mode::simple && query.total, bounded = query.bounded, plain = a.plain;
+        const Pixel pixel = this->pixel;
+        const Vec<T> past = query.past;
+        T most = 0;
+        Vec<T> of_sliced{}, of_summed{}, of_shift[2] = {};
+        const T *const one = a.term[0].shift, *const two = a.terms > 1 ? a.term[1].shift : nullptr;
+        for (std::int64_t q = 0; q < block.pixels; ++q, index += corners, weight += corners) {
+            const bool inside = M == Mode::simple || pixel.inside(block.first + q);
+            Vec<T> v[NV] = {};
+            for (int m = 0; m < corners; ++m) {
+                const T* const row = values + index[m] * kRow;
+                for (int k = 0; k < NV; ++k) v[k] += weight[m] * load(row + k * W);
+            }
+            if (M == Mode::slopes && other) {
+                Vec<T> of_diagonal{};
+                for (int k = 0; k < NV; ++k) {
+                    const Vec<T> z = load(other + q * kRow + k * W);
+                    of_sliced += z * v[k];
+                    of_summed += z * load(y + k * W);
+                    of_diagonal += z * Pixel::vector(x, k, inside, channels);
+                }
+                if (one) of_shift[0] += one[block.first + q] * of_diagonal;
+                if (two) of_shift[1] += two[block.first + q] * of_diagonal;
+            }
+            // The next block: the processor does not prefetch it, because other arrays are read between two blocks.
+            prefetch(x + kPixels * channels, kRow);
+            if (u) prefetch(u + kPixels * channels, kRow);
+            if (C) prefetch(index + kPixels * C, C), prefetch(weight + kPixels * C, C);
+            const T shift = -scale * self[q];
+            for (int k = 0; k < NV; ++k) {
+                const Vec<T> here = Pixel::vector(x, k, inside, channels);
+                v[k] = of_slice * v[k] + of_sum * load(y + k * W) + shift * here;
+            }
+            if (bounded) store(given + q * W, pixel.last_vector(v) * (T(-1) / scale));
+            if (total) {
+                pixel.set_past(v, Vec<T>{});
+                const T whole = Pixel::row_total(v);
+                most = whole / -scale > most ? whole / -scale : most;
+                for (int k = 0; k < NV; ++k) v[k] -= whole;
+            }
+            if (plain)
+                for (int k = 0; k < NV; ++k) v[k] = -v[k];
+            if (u) {
+                for (int k = 0; k < NV; ++k) v[k] += of_unary * Pixel::vector(u, k, inside, channels);
+                u += channels;
+            }
+            pixel.set_past(v, past);
+            for (int k = 0; k < NV; ++k) store(rows + q * kRow + k * W, v[k]);
+            x += channels;
+            y += kRow;
+        }
+        work.all = most > work.all ? most : work.all;
+        if (M != Mode::slopes || !other) return;
+        const T sign = query.zero_sums ? T(-1) : T(1);
+        add_slope(slice, sign * of_sliced, work);
+        if (summed.term >= 0) add_slope(summed.term, sign * of_summed, work);
+        for (int c = 0; c < a.terms; ++c) add_slope(c, sign * of_shift[c], work);
+    }
+
+    // sum = weight K_c x over all Potts terms but `but`, without diagonals. With `other` also their slopes, with diagonals.
+    Summed add_potts(const Block& block, const T* x, T* sum, const T* other, int but, Workspace& work) const {
+        int count = 0, only = -1;
+        for (int c = 0; c < a.terms; ++c) {
+            if (!is_potts(c)) continue;
+            if (other && a.term[c].shift) add_diagonal_slope(c, block, x, other, work);
+            if (c == but) continue;
+            ++count;
+            only = c;
+        }
+        if (count == 1 && !other) {
+            kernel<false>(only, block, T(1), sum, nullptr, work);
+            return {sum, a.term[only].potts, only};
+        }
+        bool begun = false;
+        for (int c = 0; c < a.terms; ++c) {
+            if (!is_potts(c) || c == but) continue;
+            begun ? kernel<true>(c, block, a.term[c].potts, sum, other, work)
+                  : kernel<false>(c, block, a.term[c].potts, sum, other, work);
+            begun = true;
+        }
+        if (!begun) std::memset(sum, 0, block.pixels * kRow * sizeof(T));
+        return {sum, T(1), -1};
+    }
+
+    // As `combine`, plus y_c M_c of the terms with matrices, y_c = (K_c + diag(shift_c)) x.
+    void with_matrices(const Block& block, const Query& query, const T* others, Workspace& work, T* rows) const {
+        alignas(64) T here[kPixels * kRow], against[kPixels * kRow], potts[kPixels * kRow];
+        pixel.get(query.x, block, here);
+        std::memset(rows, 0, block.pixels * kRow * sizeof(T));
+        for (int c = 0; c < a.terms; ++c)
+            if (!is_potts(c)) add_matrix(c, block, here, others, rows, work);
+        if (work.slopes) total_minus(block, others, against);
+        const Summed summed = add_potts(block, query.x, potts, work.slopes ? against : nullptr, -1, work);
+        for (std::int64_t q = 0; q < block.pixels; ++q) {
+            Vec<T> u[NV] = {}, v[NV];
+            if (a.unary && query.unary != T(0)) pixel.get(a.unary, block.first + q, u);
+            for (int k = 0; k < NV; ++k)
+                v[k] = summed.weight * load(summed.rows + q * kRow + k * W) +
+                       diagonal[block.first + q] * load(here + q * kRow + k * W);
+            pixel.set_past(v, Vec<T>{});
+            const T sum = Pixel::row_total(v);
+            for (int k = 0; k < NV; ++k)
+                v[k] = query.scale * (sum - v[k] + load(rows + q * kRow + k * W) + query.unary * u[k]);
+            pixel.set_past(v, query.past);
+            for (int k = 0; k < NV; ++k) store(rows + q * kRow + k * W, v[k]);
+        }
+    }
+
+    // target = total(z) - z for each row z, zero past the labels.
+    void total_minus(const Block& block, const T* rows, T* target) const {
+        for (std::int64_t q = 0; q < block.pixels; ++q) {
+            Vec<T> v[NV];
+            for (int k = 0; k < NV; ++k) v[k] = load(rows + q * kRow + k * W);
+            const T sum = Pixel::row_total(v);
+            for (int k = 0; k < NV; ++k) v[k] = sum - v[k];
+            pixel.set_past(v, Vec<T>{});
+            for (int k = 0; k < NV; ++k) store(target + q * kRow + k * W, v[k]);
+        }
+    }
+
+    // target (+)= scale K_c x, and with `other` slope_c += <other, K_c x>. Values past the labels are undefined, but `other` is
+    // zero there.
+    template <bool Add>
+    void kernel(int c, const Block& block, T scale, T* target, const T* other, Workspace& work) const {
+        Vec<T> dots{};
+        if (is_grid(c)) from_grid<Add>(c, block, scale, target, other, dots, work);
+        else if (lattice[c].corners == 6) from_lattice<Add, 6>(c, block, scale, target, other, dots);
+        else if (lattice[c].corners == 3) from_lattice<Add, 3>(c, block, scale, target, other, dots);
+        else from_lattice<Add, 0>(c, block, scale, target, other, dots);
+        if (other) add_slope(c, dots, work);
+    }
+
+    void add_slope(int c, Vec<T> dots, Workspace& work) const {
+        for (int l = 0; l < W; ++l) work.slopes[c * a.channels * kRow] += lane(dots, l);
+    }
+
+    template <bool Add>
+    inline void put(const Vec<T> (&v)[NV], T scale, T* target, const T* other, Vec<T>& dots) const {
+        for (int k = 0; k < NV; ++k) {
+            store(target + k * W, Add ? load(target + k * W) + scale * v[k] : scale * v[k]);
+            if (other) dots += load(other + k * W) * v[k];
+        }
+    }
+
+    template <bool Add>
+    void from_grid(int c, const Block& block, T scale, T* target, const T* other, Vec<T>& dots, Workspace& work) const {
+        if (!Add && scale == T(1) && !other) return read_grid(c, block, target, work);
+        alignas(64) T found[kPixels * kRow];
+        read_grid(c, block, found, work);
+        for (std::int64_t q = 0; q < block.pixels; ++q, target += kRow) {
+            Vec<T> v[NV];
+            for (int k = 0; k < NV; ++k) v[k] = load(found + q * kRow + k * W);
+            put<Add>(v, scale, target, other, dots);
+            if (other) other += kRow;
+        }
+    }
+
+    // K_c x of a block. The block is in one line of the grid, unless lines are single pixels.
+    void read_grid(int c, const Block& block, T* target, Workspace& work) const {
+        const CoarseGrid<T, NV>& f = grid[c];
+        for (std::int64_t i = block.first, end = i + block.pixels; i < end;) {
+            const std::int64_t line = i / f.across, first = i - line * f.across;
+            const std::int64_t count = f.across - first < end - i ? f.across - first : end - i;
+            f.pixels(f.line(line, work.team.thread, work.read[c]), first, count, target);
+            target += count * kRow;
+            i += count;
+        }
+    }
+
+    template <bool Add, int C>
+    void from_lattice(int c, const Block& block, T scale, T* target, const T* other, Vec<T>& dots) const {
+        const FilterArgs<T>& l = lattice[c];
+        const T* const values = blurred[c].result();
+        const int corners = C ? C : l.corners;
+        const std::int32_t* index = l.index + block.first * corners;
+        const T* weight = l.slice + block.first * corners;
+        for (std::int64_t p = 0; p < block.pixels; ++p, index += corners, weight += corners, target += kRow) {
+            Vec<T> v[NV] = {};
+            for (int m = 0; m < corners; ++m) {
+                const T* row = values + index[m] * kRow;
+                for (int k = 0; k < NV; ++k) v[k] += weight[m] * load(row + k * W);
+            }
+            put<Add>(v, scale, target, other, dots);
+            if (other) other += kRow;
+        }
+    }
+
+    // The slope of a Potts term += <other, shift x>.
+    void add_diagonal_slope(int c, const Block& block, const T* x, const T* other, Workspace& work) const {
+        Vec<T> dots{};
+        for (std::int64_t q = 0; q < block.pixels; ++q) {
+            Vec<T> v[NV];
+            pixel.get(x, block.first + q, v);
+            for (int k = 0; k < NV; ++k)
+                dots += a.term[c].shift[block.first + q] * load(other + q * kRow + k * W) * v[k];
+        }
+        add_slope(c, dots, work);
+    }
+
+    // full += y M, and slopes += other' y, for y = (K_c + diag(shift)) x.
+    void add_matrix(int c, const Block& block, const T* x, const T* other, T* full, Workspace& work) const {
+        alignas(64) T y[kPixels * kRow];
+        const Term<T>& term = a.term[c];
+        const T* const matrix = matrices + c * a.channels * kRow;
+        kernel<false>(c, block, T(1), y, nullptr, work);
+        for (std::int64_t q = 0; q < block.pixels && term.shift; ++q) {
+            const T shift = term.shift[block.first + q];
+            for (int k = 0; k < NV; ++k)
+                store(y + q * kRow + k * W, load(y + q * kRow + k * W) + shift * load(x + q * kRow + k * W));
+        }
+        std::int64_t q = 0;
+        for (; q + kRows <= block.pixels; q += kRows) add_product<kRows>(y + q * kRow, matrix, full + q * kRow);
+        for (; q < block.pixels; ++q) add_product<1>(y + q * kRow, matrix, full + q * kRow);
+        if (!work.slopes) return;
+        double* const slope = work.slopes + c * a.channels * kRow;
+        std::int64_t s = 0;
+        for (; s + kRows <= a.channels; s += kRows) add_outer<kRows>(block, other + s, y, slope + s * kRow);
+        for (; s < a.channels; ++s) add_outer<1>(block, other + s, y, slope + s * kRow);
+    }
+
+    // Rows of a product that are computed together: as many as the registers hold, so that each load is used that often.
+    static constexpr int kRows = NV < 9 ? 9 / NV : 1;
+
+    // sum_r += the sum over i of factor(r, i) times row i.
+    template <int R, typename F>
+    static inline void add_rows(const T* rows, std::int64_t count, F&& factor, Vec<T> (&sum)[R][NV]) {
+        for (std::int64_t i = 0; i < count; ++i) {
+            Vec<T> v[NV];
+            for (int k = 0; k < NV; ++k) v[k] = load_once(rows + i * kRow + k * W);
+            for (int r = 0; r < R; ++r)
+                for (int k = 0; k < NV; ++k) sum[r][k] += factor(r, i) * v[k];
+        }
+    }
+
+    // target += y M, for Q rows.
+    template <int Q> inline void add_product(const T* y, const T* matrix, T* target) const {
+        Vec<T> sum[Q][NV];
+        for (int q = 0; q < Q; ++q)
+            for (int k = 0; k < NV; ++k) sum[q][k] = load(target + q * kRow + k * W);
+        add_rows<Q>(matrix, a.channels, [y](int q, std::int64_t s) { return y[q * kRow + s]; }, sum);
+        for (int q = 0; q < Q; ++q)
+            for (int k = 0; k < NV; ++k) store(target + q * kRow + k * W, sum[q][k]);
+    }
+
+    // slope += other' y of a block, for S rows.
+    template <int S> inline void add_outer(const Block& block, const T* other, const T* y, double* slope) const {
+        Vec<T> sum[S][NV] = {};
+        add_rows<S>(y, block.pixels, [other](int s, std::int64_t q) { return other[q * kRow + s]; }, sum);
+        for (int s = 0; s < S; ++s)
+            for (int k = 0; k < NV; ++k)
+                for (int l = 0; l < W; ++l) slope[s * kRow + k * W + l] += lane(sum[s][k], l);
+    }
+};
+
+}  // namespace fwcrf::FWCRF_ISA
