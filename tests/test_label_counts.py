@@ -2,14 +2,14 @@
 
 import pytest
 import torch
+from fwcrf.moves import DUALS, MAPS
+from fwcrf.simplex import project_onto_simplex, softmax
 from helpers import environment, in_process, normal, uniform
 
 import fwcrf
 from fwcrf import Energy, _core, pairwise, solvers
 from fwcrf.compatibility import Full, Potts
 from fwcrf.kernels import Bilateral, Spatial
-from fwcrf.moves import DUALS, MAPS
-from fwcrf.simplex import project_onto_simplex, softmax
 
 GRID = (9, 11)
 LABELS = (2, 4, 21, 40, 64)

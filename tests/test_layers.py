@@ -20,23 +20,24 @@ PACKAGE = Path(__file__).parents[1] / "src" / "fwcrf"
 # A file belongs to the longest entry that its name begins with.
 UNITS = """
     _core
-    memory threads finite
+    renamed optional storage
+    torch_ops
+    inputs
     features
     kernels
-    simplex columns layout energies readout
-    schedules moves bands compatibility
-    fewer fused
-    pairwise spectrum energy
+    compatibility
+    engine
+    pairwise
+    spectrum energy
     regularizers stepsizes rounding
     solvers
-    files
-    graphs lp
+    lp graphs
     theory gradients losses layer
-    arrays resample tiles scores units constraints
-    inference refinement points
+    refinement points
     pydensecrf
     __init__
-    models data batch evaluation tuning training experiments bench demo cli
+    apps apps.files apps.models apps.data apps.batch apps.evaluation apps.tuning apps.training
+    apps.experiments apps.bench apps.demo apps.cli
     __main__
 """
 ORDER = UNITS.split()
@@ -44,10 +45,6 @@ ORDER = UNITS.split()
 # Imports against the order: the file, the unit that it imports, and the reason.
 EXCEPTIONS = {
     ("solvers/named.py", "lp"): "one table of names for all solvers; the import waits for a name of lp",
-    (
-        "graphs/mrf.py",
-        "lp",
-    ): "SparseMRF.minimize is the one door to both kinds of solver; imported in the call",
 }
 
 
@@ -56,7 +53,7 @@ class Import(NamedTuple):
 
     file: str
     line: int
-    module: str  # dotted, without the package: "kernels.ops"
+    module: str  # dotted, without the package: "kernels.lattice"
 
     def __str__(self) -> str:
         return f"{self.file}:{self.line} (imports {self.module})"
@@ -97,7 +94,8 @@ def _named(tree: ast.AST, file: Path, package: str, defined: dict[str, str]) -> 
             isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == package
         ):
             names = [f"{package}.{node.attr}"]
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and file.name != "renamed.py":
+            # (renamed.py holds former names, which it imports only when a user does.)
             names = [node.value] if re.fullmatch(rf"{package}(\.\w+)+\.?", node.value) else []
         else:
             names = []
