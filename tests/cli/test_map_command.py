@@ -104,3 +104,12 @@ def test_bench_is_handed_on(fwcrf_command, monkeypatch):
     monkeypatch.setitem(sys.modules, "fwcrf.apps.bench.__main__", SimpleNamespace(main=given.append))
     assert fwcrf_command("bench", "speed", "--rounds", 3, "--help")[0] == 0
     assert given == [["speed", "--rounds", "3", "--help"]]
+
+
+def test_verbose_prints_the_path_that_ran(tmp_path, fwcrf_command):
+    model = tmp_path / "model.uai"
+    model.write_text("MARKOV\n2\n2 2\n1\n2 0 1\n4\n1 2 3 4\n")
+    status, _, stderr = fwcrf_command("map", model, "--verbose")
+    assert status == 0 and "generic path: SharedEdges is applied one step at a time" in stderr.replace(
+        "TableEdges", "SharedEdges"
+    )

@@ -122,3 +122,14 @@ def test_what_cannot_be_written_is_said_before_anything_is_read(tmp_path, fwcrf_
     )
     assert status == 1
     assert "there is no folder" in err
+
+
+def test_verbose_prints_the_path_that_ran(scenes, tmp_path, fwcrf_command):
+    for solver, expected in (
+        ("l2fw", "native engine: 10 steps"),
+        ("anneal-fw", "generic path: the steps of Ann"),
+    ):
+        given_ = given(scenes, "-o", tmp_path / "a.npy", "--solver", solver, "--verbose")
+        status, _, stderr = fwcrf_command(*given_)
+        assert status == 0 and expected in stderr
+    assert "engine" not in fwcrf_command(*given(scenes, "-o", tmp_path / "a.npy"))[2]

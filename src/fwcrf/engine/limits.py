@@ -25,7 +25,6 @@ Terms = Sequence[tuple[Operator, Compatibility]]
 MODELS = {torch.float32: _core.ModelF32, torch.float64: _core.ModelF64}
 MAX_TERMS = 8
 MAX_AXES = 8
-_METHODS: dict[type[Operator], str] = {Lattice: "lattice", Separable: "separable"}
 
 
 @dataclass(frozen=True)
@@ -81,6 +80,7 @@ class Part(NamedTuple):
     """The kernel of one term, without the diagonal ``shift`` that is added to it."""
 
     kernel: Operator
+    method: str  # "lattice", "separable", "exact", ...
     shift: Tensor | None
     example: Tensor
     n: int
@@ -90,15 +90,17 @@ class Part(NamedTuple):
 def part(operator: Operator) -> Part:
     """The kernel of a term, read once."""
     K, shift = (operator.inner, operator.shift) if isinstance(operator, Shifted) else (operator, None)
-    return Part(K, shift, K.example, K.n, K.batch_shape if shift is None else shift.shape[:-1])
+    method = type(K).__name__.lower()
+    return Part(K, method, shift, K.example, K.n, K.batch_shape if shift is None else shift.shape[:-1])
 
 
 def refuse_parts(parts: Sequence[Part]) -> Refusal | None:
     """A refusal of the kernels of a model; None if the engine takes them all."""
     if torch.compiler.is_compiling():
         return Refusal("torch is tracing the code")
-    methods = [_METHODS.get(type(p.kernel), type(p.kernel).__name__.lower()) for p in parts]
-    if refusal := refuse_methods(methods) or next(filter(None, map(_refuse_part, parts)), None):
+    if refusal := refuse_methods([p.method for p in parts]) or next(
+        filter(None, map(_refuse_part, parts)), None
+    ):
         return refusal
     if len({p.example.dtype for p in parts}) > 1 or parts[0].example.dtype not in MODELS:
         return Refusal("the kernels have different dtypes; the engine takes float32 or float64 for all")

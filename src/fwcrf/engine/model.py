@@ -48,6 +48,7 @@ class Model:
     dtype: torch.dtype
     symmetric: bool
     potts: bool
+    methods: Sequence[str]
 
     @staticmethod
     def of(terms: Terms) -> Model | Refusal:
@@ -65,7 +66,8 @@ class Model:
         batches = {p.batch_shape for p in parts} - {torch.Size()}
         symmetric = all(_is_symmetric(p.kernel) for p in parts)
         potts = all(_is_number(compat) for _, compat in terms)
-        return Model(terms, native, n, batches.pop() if batches else torch.Size(), dtype, symmetric, potts)
+        batch = batches.pop() if batches else torch.Size()
+        return Model(terms, native, n, batch, dtype, symmetric, potts, [p.method for p in parts])
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles build the native model again."""

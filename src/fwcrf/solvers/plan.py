@@ -43,8 +43,7 @@ class Plan:
         return self.model.run(x0, unary, self.updates)
 
     def __str__(self) -> str:
-        kernels = ", ".join(type(operator).__name__ for operator, _ in self.model.terms)
-        return f"native engine: {len(self.updates)} steps in one call ({kernels})"
+        return f"native engine: {len(self.updates)} steps in one call ({', '.join(self.model.methods)})"
 
 
 def plan(

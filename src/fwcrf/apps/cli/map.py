@@ -30,6 +30,10 @@ def map_(
     rounding: Annotated[Literal["nearest", "bcd"], typer.Option(help="Rounding.")] = "bcd",
     restarts: Annotated[int, typer.Option(min=0, help="Local searches from perturbed labels.")] = 0,
     seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="Print the path that ran, and why."),
+    ] = False,
 ) -> None:
     """Find labels of low energy for MODEL. Writes them in the format of the UAI competitions.
 
@@ -61,3 +65,5 @@ def map_(
     if found.bound is not None:
         print(f"bound {float(found.bound):.6f}", file=sys.stderr)
     print(f"seconds {seconds:.3f}", file=sys.stderr)
+    if verbose:
+        print(found.engine, file=sys.stderr)

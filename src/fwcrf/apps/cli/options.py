@@ -75,21 +75,18 @@ def settings_of(
     ] = None,
 ) -> Settings:
     """Settings of the file ``config`` or the defaults; each option that is given replaces one of them."""
-    from fwcrf.apps.files.settings import Settings, read_settings
+    from fwcrf.apps.files.settings import KERNELS, Settings, read_settings
 
     values: Any = (read_settings(config) if config is not None else Settings()).mapping()
     if solver is not None:
         values["solver"] = {"name": solver}
     if lambda_ is not None:
         values["solver"]["weight"] = lambda_
-    for kind, given, names in (
-        ("bilateral", bilateral, ("xy", "color", "weight")),
-        ("spatial", spatial, ("xy", "weight")),
-    ):
+    for kind, given in {"bilateral": bilateral, "spatial": spatial}.items():
         if given is not None:
-            others = [kernel for kernel in values["kernels"] if kernel["kind"] != kind]
-            asked = [{"kind": kind, **dict(zip(names, given, strict=True))}] if given[-1] else []
-            values["kernels"] = others + asked
+            rest = [kernel for kernel in values["kernels"] if kernel["kind"] != kind]
+            asked = [{"kind": kind, **dict(zip(KERNELS[kind], given, strict=True))}] if given[-1] else []
+            values["kernels"] = rest + asked
     single = {"num_steps": steps, "compatibility": compatibility, "rounding": rounding}
     values |= {name: value for name, value in single.items() if value is not None}
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import sys
 from collections import defaultdict
@@ -38,3 +39,18 @@ def print_warnings(warnings: Iterable[str]) -> None:
     for messages in alike.values():
         more = f" ({len(messages) - 1} more like this.)" if len(messages) > 1 else ""
         print(f"fwcrf: {messages[0]}{more}", file=sys.stderr)
+
+
+@contextmanager
+def printed_log(verbose: bool) -> Iterator[None]:
+    """Print the library's log to standard error, if ``verbose``: the path that ran, and why."""
+    log, handler = logging.getLogger("fwcrf"), logging.StreamHandler(sys.stderr)
+    before = log.level
+    if verbose:
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fwcrf.apps.cli.options import reading_of, settings_of, takes
+from fwcrf.apps.cli.progress import printed_log
 
 if TYPE_CHECKING:
     from fwcrf.apps.batch.job import Reading
@@ -34,6 +35,10 @@ def refine(
     probabilities: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the probabilities: .npy or .npz.")
     ] = None,
+    verbose: Annotated[
+        bool,
+        typer.Option("--verbose", "-v", help="Print the path that ran, and why."),
+    ] = False,
     settings: Settings,
     reading: Reading,
 ) -> None:
@@ -59,7 +64,8 @@ def refine(
     if len({path.resolve() for path in [image, scores, *written]}) < 2 + len(written):
         raise typer.BadParameter("two files have the same name; expected different ones.")
 
-    found = refine_files(image, scores, settings, reading, return_probabilities=probabilities is not None)
+    with printed_log(verbose):
+        found = refine_files(image, scores, settings, reading, return_probabilities=probabilities is not None)
     if drawn is not None and found.labels.ndim != 2:
         raise typer.BadParameter("a volume cannot be drawn; leave it out.", param_hint="--overlay")
     write_labels(output, found.labels, affine=found.picture.affine)

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from fwcrf.apps.demo.colours import TRUST
 from fwcrf.apps.demo.pictures import LONGEST
 from fwcrf.apps.demo.scribbles import Stroke
+from fwcrf.apps.files.settings import KERNELS
 
 # Solvers that need only the pairwise operator P and a step size, in the order of the page.
 SOLVERS = (
@@ -66,7 +67,7 @@ class Request:
                 given[name] = _number(name, given[name])
         if "num_steps" in given:
             given["num_steps"] = round(given["num_steps"])
-        for kernel, names in (("bilateral", ("xy", "color", "weight")), ("spatial", ("xy", "weight"))):
+        for kernel, names in KERNELS.items():
             if kernel in given:
                 given[kernel] = _kernel(kernel, given[kernel], names)
         if "num_labels" in given:

@@ -129,7 +129,7 @@ def _operators(session: Session, request: Request, picture: Picture) -> tuple[li
     operators = [
         session.remember(
             type(kernel).__name__,
-            (picture, kernel.xy, getattr(kernel, "color", None)),
+            (picture, *kernel.bandwidths().items()),
             lambda kernel=kernel: kernel.operator(image),
         )
         for kernel in kernels

@@ -28,7 +28,8 @@ from fwcrf.optional import needed
 from fwcrf.storage.atomic import writing
 from fwcrf.storage.errors import FileError
 
-_KERNELS = {"spatial": ("xy", "weight"), "bilateral": ("xy", "color", "weight")}
+# The fields of each kind of kernel, the weight last; ``fwcrf.kernels`` would import torch.
+KERNELS = {"bilateral": ("xy", "color", "weight"), "spatial": ("xy", "weight")}
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,12 @@ class Settings:
             raise FileError(f"{source}: kernels is {self.kernels!r}; expected a list.")
         for kernel in self.kernels:
             kind = kernel.get("kind") if isinstance(kernel, Mapping) else None
-            if kind not in _KERNELS:
-                raise FileError(f"{source}: kernel {kernel!r}; expected kind: spatial, or kind: bilateral.")
+            if kind not in KERNELS:
+                raise FileError(f"{source}: kernel {kernel!r}; expected kind: {', or kind: '.join(KERNELS)}.")
             for name in kernel:
-                if name not in ("kind", *_KERNELS[kind]):
+                if name not in ("kind", *KERNELS[kind]):
                     raise FileError(
-                        f"{source}: a {kind} kernel has {name!r}; expected {', '.join(_KERNELS[kind])}."
+                        f"{source}: a {kind} kernel has {name!r}; expected {', '.join(KERNELS[kind])}."
                     )
 
     def mapping(self) -> dict[str, Any]:
@@ -92,11 +93,10 @@ class Settings:
         return hashlib.sha256(text.encode()).hexdigest()
 
     def arguments(self) -> dict[str, Any]:
-        """For ``fwcrf.refine``."""
+        """Arguments for ``fwcrf.refine``."""
         from fwcrf import solvers
-        from fwcrf.kernels import Bilateral, Spatial
+        from fwcrf.kernels.kernel import KERNELS as kinds
 
-        kinds = {"spatial": Spatial, "bilateral": Bilateral}
         kernels = [{**kernel} for kernel in self.kernels]
         return {
             "solver": solvers.get(**self.solver),

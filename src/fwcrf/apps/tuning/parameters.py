@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fwcrf.apps.files.settings import Settings
+from fwcrf.apps.files.settings import KERNELS, Settings
 
 # Largest factor between a parameter's start value and the values to try.
 _WEIGHTS, _BANDWIDTHS = 8.0, 4.0
@@ -22,7 +22,7 @@ def parameters(settings: Settings) -> dict[str, float]:
     if isinstance(weight, int | float):
         found["lambda"] = float(weight)
     for prefix, kernel in _kernels(settings.kernels).items():
-        for name in ("weight", "xy", "color"):
+        for name in reversed(KERNELS[kernel["kind"]]):
             value = kernel.get(name, 1.0 if name == "weight" else None)
             if isinstance(value, int | float) and value > 0:
                 found[f"{prefix}.{name}"] = float(value)

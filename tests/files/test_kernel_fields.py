@@ -1,0 +1,18 @@
+"""The light table of kernels for settings agrees with the kernels themselves."""
+
+from dataclasses import fields
+
+from fwcrf.apps.files.settings import KERNELS, Settings
+from fwcrf.kernels import kernel
+
+
+def test_settings_know_every_kernel_and_its_fields():
+    assert KERNELS.keys() == kernel.KERNELS.keys()
+    for kind, names in KERNELS.items():
+        made = kernel.KERNELS[kind]()
+        assert names == (*made.bandwidths(), "weight")
+        assert {*names} <= {field.name for field in fields(made)}
+
+
+def test_settings_and_refine_have_the_same_default_kernels():
+    assert Settings().arguments()["kernels"] == [kernel.Spatial(), kernel.Bilateral()]
