@@ -16,8 +16,9 @@ from torch import Tensor
 from fwcrf import _core
 from fwcrf.compatibility import Compatibility
 from fwcrf.engine.update import DERIVATIVE, Update
+from fwcrf.kernels.exact import Exact
 from fwcrf.kernels.lattice import Lattice
-from fwcrf.kernels.operator import Operator, Shifted
+from fwcrf.kernels.operator import Operator, Rescaled, Shifted
 from fwcrf.kernels.separable import Separable
 from fwcrf.torch_ops.native import transformed
 
@@ -91,6 +92,8 @@ def part(operator: Operator) -> Part:
     """The kernel of a term, read once."""
     K, shift = (operator.inner, operator.shift) if isinstance(operator, Shifted) else (operator, None)
     method = type(K).__name__.lower()
+    if isinstance(K, Rescaled) and isinstance(K.inner, Exact):
+        method = "exact"
     return Part(K, method, shift, K.example, K.n, K.batch_shape if shift is None else shift.shape[:-1])
 
 
@@ -134,7 +137,7 @@ def _refuse_part(part: Part) -> Refusal | None:
         tables = (*K.taps, *(K.left or ()), *(K.right or ()), shift)
         known = len(K.shape) <= MAX_AXES
     else:
-        raise TypeError(f"{type(K).__name__} has passed refuse_methods")
+        return refuse_methods([part.method])
     if not part.example.is_cpu:
         return Refusal(f"the kernels are on {part.example.device}; the engine runs on the CPU")
     if not known:
