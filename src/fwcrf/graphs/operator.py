@@ -11,9 +11,9 @@ from torch import Tensor
 
 from fwcrf import _core
 from fwcrf.graphs.adjacency import Adjacency
-from fwcrf.graphs.ops import edge_sum, table_sum
 from fwcrf.kernels.operator import check_values
 from fwcrf.pairwise import Pairwise
+from fwcrf.torch_ops.edges import edge_sum, table_sum
 from fwcrf.torch_ops.native import threads_for
 
 
@@ -121,11 +121,11 @@ class SharedEdges(Sparse):
         weight = weight.to(x)
         if matrix is None or self.symmetric:
             M = None if matrix is None else matrix.to(x)
-            return edge_sum(x, unary, weight, M, matrix is None, 1.0, self.graph)
+            return edge_sum(x, unary, weight, M, matrix is None, 1.0, self.graph.arrays)
         # M = even + odd part. The second node of an edge gets M' = even - odd, hence -1.0 for the odd part.
         even, odd = 0.5 * (matrix + matrix.mT).to(x), 0.5 * (matrix - matrix.mT).to(x)
-        y = edge_sum(x, unary, weight, even, False, 1.0, self.graph)
-        return edge_sum(x, y, weight, odd.mT, False, -1.0, self.graph)
+        y = edge_sum(x, unary, weight, even, False, 1.0, self.graph.arrays)
+        return edge_sum(x, y, weight, odd.mT, False, -1.0, self.graph.arrays)
 
     def _potentials(self, batch: torch.Size) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         matrix = None if self.matrix is None else _images(self.matrix, batch, 2, one=True)
@@ -174,7 +174,7 @@ class TableEdges(Sparse):
 
     def _flat(self, x: Tensor, unary: Tensor | None, batch: torch.Size) -> Tensor:
         tables = _images(self.values, batch, 3, one=True)
-        return table_sum(x, unary, tables.to(x), self.graph)
+        return table_sum(x, unary, tables.to(x), self.graph.arrays)
 
     def _potentials(self, batch: torch.Size) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         return None, None, _images(self.values, batch, 3, one=True)

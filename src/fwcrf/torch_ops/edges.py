@@ -1,55 +1,88 @@
-"""Sums over the edges of a graph as torch operators, native on the CPU and plain torch elsewhere.
+"""Sums over the edges of a graph as torch operators.
 
-As in ``kernels.ops``, each is a custom operator inside an autograd Function. There are two pairs, and each is
-its own derivatives: sums weighted by a number per edge go with inner products over edges, sums weighted by a
-table per edge with outer products.
+There are two pairs of operators, and each pair is closed under derivatives: sums weighted by a number per
+edge go with inner products over edges, sums weighted by a table per edge with outer products.
 """
 
-# pyright: reportRedeclaration=false
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fwcrf import _core
-from fwcrf.graphs import edges_torch
-from fwcrf.graphs.adjacency import Adjacency
-from fwcrf.torch_ops.native import check_finite, differentiated, empty, threads_for, untraced
+from fwcrf.torch_ops import edges_torch
+from fwcrf.torch_ops.native import NativeOperator, check_finite, differentiated, empty, register, threads_for
+
+Graph = tuple[Tensor, Tensor, Tensor, Tensor]  # first, neighbor, slot, edges: see graphs.adjacency
+
+
+def edge_sum(
+    x: Tensor,  # (images, n, L)
+    unary: Tensor | None,  # (images, n, L)
+    weight: Tensor,  # (1 or images, m or 1)
+    matrix: Tensor | None,  # (1 or images, L, L)
+    potts: bool,
+    turned: float,
+    graph: Graph,
+) -> Tensor:
+    """u + (K x) M with K_ij = weight and K_ji = turned weight for an edge (i, j), and M' = turned M.
+
+    M is the identity, 1 - identity (``potts``) or ``matrix``.
+    """
+    arguments = (x, unary, weight, matrix, potts, turned, *graph, True)
+    return (_Sum.apply if differentiated(x, unary, weight, matrix) else _sum)(*arguments)  # type: ignore
+
+
+def table_sum(x: Tensor, unary: Tensor | None, tables: Tensor, graph: Graph) -> Tensor:
+    """u_i + the sum of T_ij x_j over edges, with ``tables`` (1 or images, m, L, L): T_ji = T_ij'."""
+    arguments = (x, unary, tables, *graph, True)
+    return (_Tables.apply if differentiated(x, unary, tables) else _tables)(*arguments)  # type: ignore
+
+
+def _register(
+    name: str,
+    portable: Callable[..., Tensor],
+    native: Callable[..., Tensor],
+    batched: int,
+    fake: Callable[..., Tensor] | None = None,
+) -> NativeOperator:
+    """An operator whose first ``batched`` arguments may be batches under vmap; the graph may not."""
+
+    def rule(info: Any, in_dims: Any, x: Tensor, *rest: Any) -> tuple[Tensor, int]:
+        if any(d is not None for d in in_dims[batched:]):
+            raise ValueError("vmap over a graph takes batches of x and of potentials, not of edges.")
+        images = x.shape[0] if in_dims[0] is None else x.movedim(in_dims[0], 0).shape[1]
+
+        def flat(t: Tensor | None, dim: int | None) -> Tensor | None:
+            """A tensor (1 or images, ...) under vmap as (vmapped * images, ...)."""
+            if t is None:
+                return None
+            t = t.expand(info.batch_size, *t.shape) if dim is None else t.movedim(dim, 0)
+            return t.expand(-1, images, *[-1] * (t.dim() - 2)).flatten(0, 1)
+
+        tensors = [flat(t, d) for t, d in zip((x, *rest)[:batched], in_dims[:batched], strict=True)]
+        out = operator.registered(*tensors, *rest[batched - 1 :])
+        return out.unflatten(0, (info.batch_size, images)), 0
+
+    operator = register(name, portable, native, fake=fake, batched=rule)
+    return operator
 
 
 def _ready(t: Tensor | None) -> Tensor | None:
     return None if t is None else t.detach().contiguous()
 
 
-def _batched(info: Any, t: Tensor | None, dim: int | None, images: int) -> Tensor | None:
-    """A tensor (1 or images, ...) under vmap as (vmapped * images, ...)."""
-    if t is None:
-        return None
-    t = t.expand(info.batch_size, *t.shape) if dim is None else t.movedim(dim, 0)
-    return t.expand(-1, images, *[-1] * (t.dim() - 2)).flatten(0, 1)
-
-
-def _images(x: Tensor, dim: int | None) -> int:
-    """How many images x has besides what vmap adds."""
-    return x.shape[0] if dim is None else x.movedim(dim, 0).shape[1]
-
-
-def _no_graphs(dims: tuple[int | None, ...]) -> None:
-    if any(d is not None for d in dims):
-        raise ValueError("vmap over a graph takes batches of x and of potentials, not of edges.")
-
-
 # --- a weight per edge -------------------------------------------------------------------------
 
 
-@torch.library.custom_op("fwcrf::edge_sum", mutates_args=())
-def _sum(
-    x: Tensor,  # (images, n, L)
-    unary: Tensor | None,  # (images, n, L)
-    weight: Tensor,  # (1 or images, m or 1)
-    matrix: Tensor | None,  # (1 or images, L, L)
+def _sum_portable(
+    x: Tensor,
+    unary: Tensor | None,
+    weight: Tensor,
+    matrix: Tensor | None,
     potts: bool,
     turned: float,
     first: Tensor,
@@ -63,7 +96,6 @@ def _sum(
     return edges_torch.edge_sum(x, unary, weight, matrix, potts, turned, edges)
 
 
-@_sum.register_kernel("cpu")
 def _sum_native(x, unary, weight, matrix, potts, turned, first, neighbor, slot, edges, checked):  # type: ignore
     x = x.detach().contiguous()
     out = empty(x.shape, x.dtype)
@@ -78,27 +110,10 @@ def _sum_native(x, unary, weight, matrix, potts, turned, first, neighbor, slot, 
     return out
 
 
-@_sum.register_fake
-def _(x, unary, weight, matrix, potts, turned, first, neighbor, slot, edges, checked):  # type: ignore
-    return torch.empty_like(x, memory_format=torch.contiguous_format)
-
-
-@_sum.register_vmap
-def _(info, in_dims, x, unary, weight, matrix, potts, turned, first, neighbor, slot, edges, checked):  # type: ignore
-    _no_graphs(in_dims[6:10])
-    tensors = (x, unary, weight, matrix)
-    images = _images(x, in_dims[0])
-    tensors = [_batched(info, t, d, images) for t, d in zip(tensors, in_dims[:4], strict=True)]
-    out = _sum(*tensors, potts, turned, first, neighbor, slot, edges, checked)
-    return out.unflatten(0, (info.batch_size, images)), 0
-
-
-@torch.library.custom_op("fwcrf::edge_inner", mutates_args=())
-def _inner(a: Tensor, b: Tensor, turned: float, edges: Tensor) -> Tensor:
+def _inner_portable(a: Tensor, b: Tensor, turned: float, edges: Tensor) -> Tensor:
     return edges_torch.edge_inner(a, b, turned, edges)
 
 
-@_inner.register_kernel("cpu")
 def _inner_native(a, b, turned, edges):  # type: ignore
     out = a.new_empty(a.shape[0], len(edges))
     if out.numel():
@@ -107,17 +122,12 @@ def _inner_native(a, b, turned, edges):  # type: ignore
     return out
 
 
-@_inner.register_fake
-def _(a, b, turned, edges):  # type: ignore
+def _inner_fake(a, b, turned, edges):  # type: ignore
     return a.new_empty(a.shape[0], edges.shape[0])
 
 
-@_inner.register_vmap
-def _(info, in_dims, a, b, turned, edges):  # type: ignore
-    _no_graphs(in_dims[3:])
-    images = _images(a, in_dims[0])
-    a, b = (_batched(info, t, d, images) for t, d in zip((a, b), in_dims[:2], strict=True))
-    return _inner(a, b, turned, edges).unflatten(0, (info.batch_size, images)), 0
+_sum = _register("edge_sum", _sum_portable, _sum_native, 4)
+_inner = _register("edge_inner", _inner_portable, _inner_native, 2, _inner_fake)
 
 
 class _Sum(torch.autograd.Function):
@@ -177,33 +187,13 @@ class _Inner(torch.autograd.Function):
         return of_a, of_b, None, None, None, None, None
 
 
-def edge_sum(
-    x: Tensor,  # (images, n, L)
-    unary: Tensor | None,  # (images, n, L)
-    weight: Tensor,  # (1 or images, m or 1)
-    matrix: Tensor | None,  # (1 or images, L, L)
-    potts: bool,
-    turned: float,
-    graph: Adjacency,
-) -> Tensor:
-    """u + (K x) M with K_ij = weight and K_ji = turned weight for an edge (i, j), and M' = turned M.
-
-    M is the identity, 1 - identity (``potts``) or ``matrix``.
-    """
-    arguments = (x, unary, weight, matrix, potts, turned, *graph.arrays, True)
-    if differentiated(x, unary, weight, matrix):
-        return _Sum.apply(*arguments)  # type: ignore[return-value]
-    return _sum_native(*arguments) if untraced(x) else _sum(*arguments)
-
-
 # --- a table per edge --------------------------------------------------------------------------
 
 
-@torch.library.custom_op("fwcrf::table_sum", mutates_args=())
-def _tables(
-    x: Tensor,  # (images, n, L)
-    unary: Tensor | None,  # (images, n, L)
-    tables: Tensor,  # (1 or images, m, L, L)
+def _tables_portable(
+    x: Tensor,
+    unary: Tensor | None,
+    tables: Tensor,
     first: Tensor,
     neighbor: Tensor,
     slot: Tensor,
@@ -215,40 +205,22 @@ def _tables(
     return edges_torch.table_sum(x, unary, tables, edges)
 
 
-@_tables.register_kernel("cpu")
 def _tables_native(x, unary, tables, first, neighbor, slot, edges, checked):  # type: ignore
     x = x.detach().contiguous()
     out = empty(x.shape, x.dtype)
     if x.numel():
         work = x[0].numel() + slot.numel() * x.shape[-1] ** 2
-        finite = _core.table_sum(
-            x, _ready(unary), _ready(tables), first, neighbor, slot, out, threads_for(work)
-        )
+        given = x, _ready(unary), _ready(tables)
+        finite = _core.table_sum(*given, first, neighbor, slot, out, threads_for(work))
         if checked and not finite:
             check_finite(x, "x")
     return out
 
 
-@_tables.register_fake
-def _(x, unary, tables, first, neighbor, slot, edges, checked):  # type: ignore
-    return torch.empty_like(x, memory_format=torch.contiguous_format)
-
-
-@_tables.register_vmap
-def _(info, in_dims, x, unary, tables, first, neighbor, slot, edges, checked):  # type: ignore
-    _no_graphs(in_dims[3:7])
-    images = _images(x, in_dims[0])
-    tensors = [_batched(info, t, d, images) for t, d in zip((x, unary, tables), in_dims[:3], strict=True)]
-    out = _tables(*tensors, first, neighbor, slot, edges, checked)
-    return out.unflatten(0, (info.batch_size, images)), 0
-
-
-@torch.library.custom_op("fwcrf::edge_outer", mutates_args=())
-def _outer(a: Tensor, b: Tensor, edges: Tensor) -> Tensor:
+def _outer_portable(a: Tensor, b: Tensor, edges: Tensor) -> Tensor:
     return edges_torch.edge_outer(a, b, edges)
 
 
-@_outer.register_kernel("cpu")
 def _outer_native(a, b, edges):  # type: ignore
     out = empty((a.shape[0], len(edges), a.shape[-1], a.shape[-1]), a.dtype)
     if out.numel():
@@ -256,17 +228,12 @@ def _outer_native(a, b, edges):  # type: ignore
     return out
 
 
-@_outer.register_fake
-def _(a, b, edges):  # type: ignore
+def _outer_fake(a, b, edges):  # type: ignore
     return a.new_empty(a.shape[0], edges.shape[0], a.shape[-1], a.shape[-1])
 
 
-@_outer.register_vmap
-def _(info, in_dims, a, b, edges):  # type: ignore
-    _no_graphs(in_dims[2:])
-    images = _images(a, in_dims[0])
-    a, b = (_batched(info, t, d, images) for t, d in zip((a, b), in_dims[:2], strict=True))
-    return _outer(a, b, edges).unflatten(0, (info.batch_size, images)), 0
+_tables = _register("table_sum", _tables_portable, _tables_native, 3)
+_outer = _register("edge_outer", _outer_portable, _outer_native, 2, _outer_fake)
 
 
 class _Tables(torch.autograd.Function):
@@ -311,11 +278,3 @@ class _Outer(torch.autograd.Function):
         of_a = _Tables.apply(b, None, h, *graph, False) if ctx.needs_input_grad[0] else None
         of_b = _Tables.apply(a, None, h, *graph, False) if ctx.needs_input_grad[1] else None
         return of_a, of_b, None, None, None, None
-
-
-def table_sum(x: Tensor, unary: Tensor | None, tables: Tensor, graph: Adjacency) -> Tensor:
-    """u_i + the sum of T_ij x_j over edges, with ``tables`` (1 or images, m, L, L): T_ji = T_ij'."""
-    arguments = (x, unary, tables, *graph.arrays, True)
-    if differentiated(x, unary, tables):
-        return _Tables.apply(*arguments)  # type: ignore[return-value]
-    return _tables_native(*arguments) if untraced(x) else _tables(*arguments)
