@@ -18,7 +18,7 @@ TIMED_PEERS := crfseg tqdm
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test browser check bench experiments bench-inference bench-joint docs clean reliability fuzz sanitize snapshot wheel-test
+.PHONY: help demo test browser check bench experiments bench-inference bench-joint docs clean reliability fuzz mutants sanitize snapshot wheel-test
 
 help: ## list the targets
 	@awk -F ': .*## ' '/^[a-z-]+: .*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -63,6 +63,9 @@ fuzz: $(VENV)/.package ## a million random cases, a part of them guided by cover
 	$(INSTALL) atheris || echo "atheris could not be installed; no case will be guided by coverage"
 	$(BIN)/python tests/reliability/fuzz_all.py $(ARGS)
 	PYTHON=$(BIN)/python tests/reliability/fuzz_native.sh build/fuzzer
+
+mutants: $(VENV)/.package ## small errors in the code, each of which some test must find (ARGS=--all for all)
+	$(BIN)/python tests/mutants.py $(ARGS)
 
 # In a build of its own. Python itself is not instrumented, so the runtime of the sanitizer is loaded first; what
 # Python never frees is no leak of ours, and the driver without Python looks for those.
