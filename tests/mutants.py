@@ -31,7 +31,7 @@ LIMIT = 120  # seconds; a mutant that takes longer is killed
 # Files of the package, and the arguments of pytest that test each of them.
 TESTED_BY = {
     "energy.py": ["tests/test_energy.py", "tests/test_stepsizes.py"],
-    "pairwise.py": ["tests/test_pairwise.py", "tests/test_fused.py"],
+    "pairwise.py": ["tests/test_pairwise.py", "tests/test_energy.py", "tests/test_fused.py"],
     "stepsizes.py": ["tests/test_stepsizes.py", "tests/test_theory.py"],
     "fewer.py": ["tests/test_moves.py", "-k", "labels and not registers"],
     "kernels/calibration.py": ["tests/kernels/test_fitting.py", "tests/kernels/test_lattice_accuracy.py"],

@@ -123,6 +123,15 @@ def test_values_are_differentiable_beside_forbidden_labels():
     assert torch.isfinite(x.grad).all()
 
 
+def test_a_label_may_be_forbidden_everywhere_but_not_every_label_somewhere():
+    P, unary = dense([Exact(random(N, 2))], L), random(2, N, L)
+    unary[1, :, 0] = torch.inf
+    Energy(P, unary)
+    unary[1, 3] = torch.inf
+    with pytest.raises(ValueError, match="every label of some node"):
+        Energy(P, unary)
+
+
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
 def test_smoothness_is_never_too_small(power):
     """Lanczos iteration stops before it has found the largest eigenvalue: its error bound is added."""

@@ -126,3 +126,22 @@ def test_one_label_has_no_pairwise_energy():
 
 def test_public_names():
     assert fwcrf.pairwise.dense is dense
+
+
+@pytest.mark.parametrize("compat", COMPATS.values(), ids=COMPATS)
+def test_self_edges_are_the_part_that_was_left_out(operators, compat):
+    P, whole = (dense(operators, L, compat=compat, self_edges=kept) for kept in (False, True))
+    edges = P.self_edges()
+    assert len(edges) == len(operators)
+    left_out = sum(torch.diag_embed(e.weight)[..., :, None, :, None] * e.matrix[:, None, :] for e in edges)
+    expected = whole.to_dense() - P.to_dense()
+    assert_close(left_out.reshape(expected.shape), expected)
+    assert all((e.weight == 0).all() for e in whole.self_edges())
+
+
+@pytest.mark.parametrize("compat", COMPATS.values(), ids=COMPATS)
+def test_absolute_row_sums_count_every_kernel(operators, compat):
+    P = dense(operators, L, compat=compat)
+    terms = [dense([K], L, compat=compat) for K in operators]
+    exact = sum(term.to_dense().abs().sum(-1) for term in terms)
+    assert_close(P.absolute_row_sums(L).flatten(-2).expand(exact.shape), exact)
