@@ -33,7 +33,9 @@ TESTED_BY = {
     "energy.py": ["tests/test_energy.py", "tests/test_stepsizes.py"],
     "pairwise.py": ["tests/test_pairwise.py", "tests/test_energy.py", "tests/test_fused.py"],
     "stepsizes.py": ["tests/test_stepsizes.py", "tests/test_theory.py"],
-    "fewer.py": ["tests/test_moves.py", "-k", "labels and not registers"],
+    "engine/prune.py": ["tests/test_moves.py", "-k", "labels and not registers"],
+    "engine/limits.py": ["tests/solvers/test_plan.py", "tests/test_fused.py"],
+    "solvers/plan.py": ["tests/solvers/test_plan.py"],
     "kernels/calibration.py": ["tests/kernels/test_fitting.py", "tests/kernels/test_lattice_accuracy.py"],
 }
 

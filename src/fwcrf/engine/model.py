@@ -107,7 +107,7 @@ class Model:
                 end, bound = _Run.apply(self, updates, bounded, x, unary, *weights)
                 return end, MessageBound(*bound.tolist())
             end = empty(unary.shape, unary.dtype)
-            w = _first_dual(x, updates) if dual else None
+            w = _first_dual(x, updates) if dual and x is not None else None
             start, x = (_softmax_start(end), unary) if x is None else (None, x)
             outs = [end] * len(updates)
             return end, self.call(x, unary, weights, updates, outs, start=start, dual=w, bounded=bounded)[1]

@@ -452,7 +452,8 @@ class _Diagonal(torch.autograd.Function):
         weight, *rest = ctx.saved_tensors
         if not torch.is_grad_enabled() and untraced(weight):
             slopes = empty(weight.shape, weight.dtype)
-            _diagonal_native(weight, *rest, ctx.tap, ctx.identity, slopes)
+            index, order, neighbors = rest
+            _diagonal_native(weight, index, order, neighbors, ctx.tap, ctx.identity, slopes)
             return (scaled_rows(slopes, g), *[None] * 5)
         columns = []
         for one in torch.eye(weight.shape[-1], dtype=weight.dtype, device=weight.device):

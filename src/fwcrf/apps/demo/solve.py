@@ -21,7 +21,7 @@ from fwcrf.apps.demo.request import Request
 from fwcrf.apps.demo.scribbles import Stroke, drawn
 from fwcrf.apps.demo.sessions import Picture, Result, Session, Uploaded
 from fwcrf.energy import Energy, unary_from_logits
-from fwcrf.inputs.masks import constrained
+from fwcrf.inputs.masks import Known
 from fwcrf.inputs.scores import read_scores
 from fwcrf.kernels import Bilateral, Operator, Spatial
 from fwcrf.rounding import nearest
@@ -48,7 +48,7 @@ def answer(session: Session, request: Request, stale: Callable[[], bool]) -> Ite
         check()
         logits, scribbles = _scores(session, request, picture, uploaded)
         operators, weights = _operators(session, request, picture)
-        unary = unary_from_logits(constrained(logits, None, scribbles))
+        unary = unary_from_logits(Known(None, None, scribbles).constrain(logits))
         f = Energy(pairwise.dense(operators, logits.shape[-1], weights=weights), unary)
         prepared = time.perf_counter()
         path, seconds = _path(f, request, request.solver, check)
