@@ -47,12 +47,11 @@ template <typename T> nb::tuple feature_bounds(In<T, 2> features) {
 }
 
 template <typename T>
-Table build_lattice(In<T, 3> features, In<double, 1> scale, In<std::int64_t, 1> low,
-                    In<std::int64_t, 1> high, Out<std::int32_t, 3> index, Out<T, 3> weight,
-                    Out<std::int64_t, 3> order, int threads, bool single) {
-    const Points<T> points{features.data(), size(features, 0),
-                           size(features, 1),
-                           static_cast<int>(features.shape(2)), single};
+Table build_lattice(In<T, 3> features, In<double, 1> scale, In<std::int64_t, 1> low, In<std::int64_t, 1> high,
+                    Out<std::int32_t, 3> index, Out<T, 3> weight, Out<std::int64_t, 3> order, int threads,
+                    bool single) {
+    const Points<T> points{features.data(), size(features, 0), size(features, 1), static_cast<int>(features.shape(2)),
+                           single};
     const std::size_t d = features.shape(2);
     require(!single || std::is_same_v<T, float>, "float32 features for float arithmetic");
     require(d >= 1 && d <= kMaxDim, "1 to 16 features per point");
@@ -67,38 +66,55 @@ Table build_lattice(In<T, 3> features, In<double, 1> scale, In<std::int64_t, 1> 
     Graph graph;
     {
         nb::gil_scoped_release release;
-        graph = build(points, scale.data(), low.data(), high.data(), index.data(), weight.data(),
-                      order.data(), threads);
+        graph =
+            build(points, scale.data(), low.data(), high.data(), index.data(), weight.data(), order.data(), threads);
     }
     auto* memory = new std::vector<std::int32_t>(std::move(graph.neighbors));
     nb::capsule owner(memory, [](void* p) noexcept { delete static_cast<std::vector<std::int32_t>*>(p); });
     return Table(memory->data(), {d + 1, static_cast<std::size_t>(graph.vertices), 2}, owner);
 }
 
+// A lattice as (index, splat, slice, neighbours); the caller sets x, out, n, channels and shift.
+template <typename T>
+FilterArgs<T> lattice_args(std::size_t corners, const std::int32_t* index, const T* splat, const T* slice,
+                           const In<std::int32_t, 3>& neighbors, double tap, double identity, int order, int threads) {
+    require(corners >= 2 && corners <= kMaxDim + 1, "2 to 17 corners");
+    require(neighbors.shape(0) == corners && neighbors.shape(2) == 2, "neighbours of every axis");
+    require(order >= 0 && order <= 2 && threads >= 1, "order and threads");
+    FilterArgs<T> l{};
+    l.corners = static_cast<int>(corners);
+    l.index = index;
+    l.splat = splat;
+    l.slice = slice;
+    l.vertices = size(neighbors, 1);
+    l.neighbors = neighbors.data();
+    l.tap = static_cast<T>(tap);
+    l.identity = static_cast<T>(identity);
+    l.order = static_cast<BlurOrder>(order);
+    l.threads = threads;
+    return l;
+}
+
 // Returns false if x is not finite.
 template <typename T>
-bool filter(In<T, 3> x, In<std::int32_t, 2> index, In<T, 2> splat, In<T, 2> slice,
-            In<std::int32_t, 3> neighbors, Maybe<T, 1> shift, double tap,
-            double identity, int order, Out<T, 3> out, int threads) {
+bool filter(In<T, 3> x, In<std::int32_t, 2> index, In<T, 2> splat, In<T, 2> slice, In<std::int32_t, 3> neighbors,
+            Maybe<T, 1> shift, double tap, double identity, int order, Out<T, 3> out, int threads) {
     const std::size_t n = x.shape(1), corners = index.shape(1);
-    require(corners >= 2 && corners <= kMaxDim + 1, "2 to 17 corners");
     require(index.shape(0) == n && splat.shape(0) == n && slice.shape(0) == n, "one row per point");
     require(splat.shape(1) == corners && slice.shape(1) == corners, "one weight per corner");
-    require(neighbors.shape(0) == corners && neighbors.shape(2) == 2, "neighbours of every axis");
     require(!shift || shift->shape(0) == n, "one shift per point");
     require_same(x, out, "output shape");
-    require(order >= 0 && order <= 2 && threads >= 1, "order and threads");
+    FilterArgs<T> args =
+        lattice_args(corners, index.data(), splat.data(), slice.data(), neighbors, tap, identity, order, threads);
+    args.n = size(x, 1);
+    args.channels = size(x, 2);
+    args.shift = shift ? shift->data() : nullptr;
     nb::gil_scoped_release release;
     const std::size_t image = n * x.shape(2);
     bool finite = true;
     for (std::size_t g = 0; g < x.shape(0); ++g) {
-        FilterArgs<T> args{x.data() + g * image, out.data() + g * image,
-                           static_cast<std::int64_t>(n), size(x, 2),
-                           static_cast<int>(corners), index.data(), splat.data(), slice.data(),
-                           shift ? shift->data() : nullptr,
-                           size(neighbors, 1), neighbors.data(),
-                           static_cast<T>(tap), static_cast<T>(identity),
-                           static_cast<BlurOrder>(order), threads};
+        args.x = x.data() + g * image;
+        args.out = out.data() + g * image;
         finite &= native<T>().filter(args);
     }
     return finite;
@@ -110,20 +126,17 @@ void corner_dots(In<T, 3> left, In<T, 3> x, In<std::int32_t, 2> index, In<T, 2> 
                  double tap, double identity, int order, Out<T, 2> dots, int threads) {
     const std::size_t n = x.shape(1), corners = index.shape(1), image = n * x.shape(2);
     const auto most = static_cast<std::size_t>(4 * native<T>().lanes());
-    require(corners >= 2 && corners <= kMaxDim + 1, "2 to 17 corners");
     require(x.shape(2) >= 1 && x.shape(2) <= most, "number of channels");
     require_same(x, left, "arrays of one shape");
     require(index.shape(0) == n && splat.shape(0) == n && dots.shape(0) == n, "one row per point");
     require(splat.shape(1) == corners && dots.shape(1) == corners, "one weight per corner");
-    require(neighbors.shape(0) == corners && neighbors.shape(2) == 2, "neighbours of every axis");
-    require(order >= 0 && order <= 2 && threads >= 1, "order and threads");
+    FilterArgs<T> args =
+        lattice_args(corners, index.data(), splat.data(), splat.data(), neighbors, tap, identity, order, threads);
+    args.n = size(x, 1);
+    args.channels = size(x, 2);
     nb::gil_scoped_release release;
     for (std::size_t g = 0; g < x.shape(0); ++g) {
-        const FilterArgs<T> args{x.data() + g * image, nullptr, static_cast<std::int64_t>(n),
-                                 size(x, 2), static_cast<int>(corners), index.data(),
-                                 splat.data(), splat.data(), nullptr, size(neighbors, 1),
-                                 neighbors.data(), static_cast<T>(tap), static_cast<T>(identity),
-                                 static_cast<BlurOrder>(order), threads};
+        args.x = x.data() + g * image;
         native<T>().corner_dots(args, left.data() + g * image, dots.data());
     }
 }
@@ -141,9 +154,9 @@ void lattice_diagonal(In<std::int32_t, 2> index, In<T, 2> weight, In<std::int64_
     require(neighbors.shape(0) == corners && neighbors.shape(2) == 2, "neighbours of every axis");
     require(threads >= 1, "threads >= 1");
     nb::gil_scoped_release release;
-    diagonal(static_cast<std::int64_t>(n), static_cast<int>(corners) - 1, index.data(),
-             weight.data(), order.data(), size(neighbors, 1), neighbors.data(), tap,
-             identity, out.data(), slopes ? slopes->data() : nullptr, threads);
+    diagonal(static_cast<std::int64_t>(n), static_cast<int>(corners) - 1, index.data(), weight.data(), order.data(),
+             size(neighbors, 1), neighbors.data(), tap, identity, out.data(), slopes ? slopes->data() : nullptr,
+             threads);
 }
 
 // See NormalizeArgs. Returns the smallest and the largest row sum.
@@ -158,13 +171,13 @@ std::pair<double, double> normal(In<std::int32_t, 3> index, In<T, 3> weight, In<
     require(order.shape(0) == batch && order.shape(1) == n && order.shape(2) == 1, "one word of order per point");
     require(neighbors.shape(0) == corners && neighbors.shape(2) == 2, "neighbours of every axis");
     require(factor.shape(0) == batch && exponent <= 0 && threads >= 1, "one factor per image");
-    for (const auto& array : {shift, minus}) require(array.shape(0) == batch && array.shape(1) == n, "one entry per point");
-    const NormalizeArgs<T> args{static_cast<std::int64_t>(batch), static_cast<std::int64_t>(n),
-                             size(neighbors, 1), static_cast<int>(corners), index.data(),
-                             weight.data(), order.data(), neighbors.data(), factor.data(), exponent, tap, identity,
-                             out.data(), shift.data(), minus.data(), threads};
+    for (const auto& array : {shift, minus})
+        require(array.shape(0) == batch && array.shape(1) == n, "one entry per point");
     nb::gil_scoped_release release;
-    const RowSums found = native<T>().normalize(args);
+    const RowSums found =
+        native<T>().normalize({size(index, 0), size(index, 1), size(neighbors, 1), static_cast<int>(corners),
+                               index.data(), weight.data(), order.data(), neighbors.data(), factor.data(), exponent,
+                               tap, identity, out.data(), shift.data(), minus.data(), threads});
     return {found.least, found.most};
 }
 
@@ -173,35 +186,32 @@ template <typename T> void gaussian_sums(In<T, 3> rows, In<T, 3> columns, Out<T,
     require(columns.shape(0) == batch && columns.shape(2) == d && d >= 1, "features of one kind, of as many images");
     require(out.shape(0) == batch && out.shape(1) == rows.shape(1) && threads >= 1, "one sum per row");
     nb::gil_scoped_release release;
-    const SumArgs<T> args{rows.data(), columns.data(), out.data(), static_cast<std::int64_t>(batch),
-                          size(rows, 1), size(columns, 1),
-                          static_cast<int>(d), threads};
-    native<T>().gaussian_sums(args);
+    native<T>().gaussian_sums({rows.data(), columns.data(), out.data(), size(rows, 0), size(rows, 1), size(columns, 1),
+                               static_cast<int>(d), threads});
 }
 
 // See SampleArgs: row sums of a sample.
 template <typename T>
 void sampled_sums(In<T, 3> features, In<std::int64_t, 1> points, std::int64_t rows, In<std::int32_t, 3> index,
-                  In<T, 3> weight, In<std::int32_t, 3> neighbors, double exponent, double tap, double identity, int order,
-                  Out<T, 2> exact, Out<T, 2> own, int threads) {
+                  In<T, 3> weight, In<std::int32_t, 3> neighbors, double exponent, double tap, double identity,
+                  int order, Out<T, 2> exact, Out<T, 2> own, int threads) {
     const std::size_t batch = features.shape(0), n = features.shape(1), d = features.shape(2), count = points.shape(0);
     require(d >= 1 && d <= kMaxDim, "1 to 16 features");
     for (const auto* shape : {index.shape_ptr(), weight.shape_ptr()})
         require(static_cast<std::size_t>(shape[0]) == batch && static_cast<std::size_t>(shape[1]) == n &&
                     static_cast<std::size_t>(shape[2]) == d + 1,
                 "a row of corners per point");
-    require(neighbors.shape(0) == d + 1 && neighbors.shape(2) == 2, "neighbours of every axis");
     require(rows >= 1 && static_cast<std::size_t>(rows) < count, "rows and columns");
     for (std::size_t i = 0; i < count; ++i)
         require(points.data()[i] >= 0 && static_cast<std::size_t>(points.data()[i]) < n, "points that there are");
     for (const auto* shape : {exact.shape_ptr(), own.shape_ptr()})
         require(static_cast<std::size_t>(shape[0]) == batch && shape[1] == rows, "one sum per row");
-    require(exponent <= 0 && order >= 0 && order <= 2 && threads >= 1, "an exponent of at most 0, order and threads");
+    require(exponent <= 0, "an exponent of at most 0");
+    FilterArgs<T> lattice =
+        lattice_args(d + 1, index.data(), weight.data(), weight.data(), neighbors, tap, identity, order, threads);
+    lattice.n = static_cast<std::int64_t>(batch * n);
+    lattice.channels = 1;
     nb::gil_scoped_release release;
-    const FilterArgs<T> lattice{nullptr, nullptr, static_cast<std::int64_t>(batch * n), 1, static_cast<int>(d + 1),
-                                index.data(), weight.data(), weight.data(), nullptr,
-                                size(neighbors, 1), neighbors.data(), static_cast<T>(tap),
-                                static_cast<T>(identity), static_cast<BlurOrder>(order), threads};
     sample(SampleArgs<T>{features.data(), static_cast<std::int64_t>(batch), static_cast<std::int64_t>(n),
                          static_cast<int>(d), points.data(), static_cast<std::int64_t>(count), rows, lattice, exponent,
                          exact.data(), own.data()});
@@ -212,10 +222,9 @@ template <typename T> void placed(In<T, 3> weight, In<T, 1> factor, double expon
     require(factor.shape(0) == weight.shape(0), "one factor per image");
     require(exponent <= 0 && threads >= 1, "an exponent of at most 0, threads >= 1");
     nb::gil_scoped_release release;
-    const PlaceArgs<T> args{weight.data(), factor.data(), out.data(), size(weight, 0),
-                            size(weight, 1), static_cast<int>(weight.shape(2)),
-                            static_cast<T>(exponent), threads};
-    native<T>().place_weights(args);
+    const auto corners = static_cast<int>(weight.shape(2));
+    native<T>().place_weights({weight.data(), factor.data(), out.data(), size(weight, 0), size(weight, 1), corners,
+                               static_cast<T>(exponent), threads});
 }
 
 // Up to two diagonals, each with an array for the result.
@@ -225,10 +234,11 @@ void scaled_rows(In<T, 2> weight, In<T, 1> factor, Out<T, 2> out, std::vector<In
     require_same(weight, out, "output shape");
     require(factor.shape(0) == weight.shape(0) && threads >= 1, "one factor per point, threads >= 1");
     require(diagonals.size() <= 2 && scaled.size() == diagonals.size(), "up to two diagonals");
-    ScaleArgs<T> args{weight.data(), factor.data(), out.data(), size(weight, 0),
-                      static_cast<int>(weight.shape(1)), threads, {}, {}};
+    ScaleArgs<T> args{
+        weight.data(), factor.data(), out.data(), size(weight, 0), static_cast<int>(weight.shape(1)), threads, {}, {}};
     for (std::size_t k = 0; k < diagonals.size(); ++k) {
-        require(diagonals[k].shape(0) == weight.shape(0) && scaled[k].shape(0) == weight.shape(0), "one entry per point");
+        require(diagonals[k].shape(0) == weight.shape(0) && scaled[k].shape(0) == weight.shape(0),
+                "one entry per point");
         args.diagonal[k] = diagonals[k].data();
         args.scaled[k] = scaled[k].data();
     }
@@ -236,14 +246,11 @@ void scaled_rows(In<T, 2> weight, In<T, 1> factor, Out<T, 2> out, std::vector<In
     native<T>().scale_weights(args);
 }
 
-template <typename T>
-void filter_axis(In<T, 3> x, In<T, 1> taps, Out<T, 3> out, int threads) {
+template <typename T> void filter_axis(In<T, 3> x, In<T, 1> taps, Out<T, 3> out, int threads) {
     require(taps.shape(0) >= 1 && threads >= 1, "at least the centre tap, threads >= 1");
     require_same(x, out, "output shape");
     nb::gil_scoped_release release;
-    AxisArgs<T> args{x.data(), out.data(), size(x, 0),
-                     size(x, 1), size(x, 2),
-                     taps.data(), size(taps, 0) - 1, threads};
+    AxisArgs<T> args{x.data(), out.data(), size(x, 0), size(x, 1), size(x, 2), taps.data(), size(taps, 0) - 1, threads};
     native<T>().filter_axis(args);
 }
 
@@ -252,28 +259,27 @@ template <typename T> void tap_slopes(In<T, 3> g, In<T, 3> x, Out<double, 1> out
     require(out.shape(0) >= 1 && threads >= 1, "at least the centre tap, threads >= 1");
     require_same(x, g, "arrays of one shape");
     nb::gil_scoped_release release;
-    const AxisArgs<T> args{x.data(), const_cast<T*>(g.data()), size(x, 0),
-                           size(x, 1), size(x, 2), nullptr,
-                           size(out, 0) - 1, threads};
+    const AxisArgs<T> args{x.data(), const_cast<T*>(g.data()), size(x, 0), size(x, 1), size(x, 2),
+                           nullptr,  size(out, 0) - 1,         threads};
     native<T>().tap_slopes(args, out.data());
 }
 
 template <typename T> void bind(nb::module_& m) {
-    m.def("bilateral_features", &bilateral<T>, "values"_a.noconvert(), "sizes"_a.noconvert(),
-          "inverse"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
+    m.def("bilateral_features", &bilateral<T>, "values"_a.noconvert(), "sizes"_a.noconvert(), "inverse"_a.noconvert(),
+          "out"_a.noconvert(), "threads"_a);
     m.def("feature_bounds", &feature_bounds<T>, "features"_a.noconvert());
-    m.def("build_lattice", &build_lattice<T>, "features"_a.noconvert(), "scale"_a.noconvert(),
-          "low"_a.noconvert(), "high"_a.noconvert(), "index"_a.noconvert(), "weight"_a.noconvert(),
-          "order"_a.noconvert(), "threads"_a, "single"_a = false);
-    m.def("filter", &filter<T>, "x"_a.noconvert(), "index"_a.noconvert(), "splat"_a.noconvert(),
-          "slice"_a.noconvert(), "neighbors"_a.noconvert(), "shift"_a.noconvert().none(), "tap"_a,
-          "identity"_a, "order"_a, "out"_a.noconvert(), "threads"_a);
+    m.def("build_lattice", &build_lattice<T>, "features"_a.noconvert(), "scale"_a.noconvert(), "low"_a.noconvert(),
+          "high"_a.noconvert(), "index"_a.noconvert(), "weight"_a.noconvert(), "order"_a.noconvert(), "threads"_a,
+          "single"_a = false);
+    m.def("filter", &filter<T>, "x"_a.noconvert(), "index"_a.noconvert(), "splat"_a.noconvert(), "slice"_a.noconvert(),
+          "neighbors"_a.noconvert(), "shift"_a.noconvert().none(), "tap"_a, "identity"_a, "order"_a,
+          "out"_a.noconvert(), "threads"_a);
     m.def("corner_dots", &corner_dots<T>, "left"_a.noconvert(), "x"_a.noconvert(), "index"_a.noconvert(),
           "splat"_a.noconvert(), "neighbors"_a.noconvert(), "tap"_a, "identity"_a, "order"_a, "dots"_a.noconvert(),
           "threads"_a);
-    m.def("diagonal", &lattice_diagonal<T>, "index"_a.noconvert(), "weight"_a.noconvert(),
-          "order"_a.noconvert(), "neighbors"_a.noconvert(), "tap"_a, "identity"_a, "out"_a.noconvert(),
-          "slopes"_a.noconvert().none(), "threads"_a);
+    m.def("diagonal", &lattice_diagonal<T>, "index"_a.noconvert(), "weight"_a.noconvert(), "order"_a.noconvert(),
+          "neighbors"_a.noconvert(), "tap"_a, "identity"_a, "out"_a.noconvert(), "slopes"_a.noconvert().none(),
+          "threads"_a);
     m.def("normal", &normal<T>, "index"_a.noconvert(), "weight"_a.noconvert(), "order"_a.noconvert(),
           "neighbors"_a.noconvert(), "factor"_a.noconvert(), "exponent"_a, "tap"_a, "identity"_a, "out"_a.noconvert(),
           "shift"_a.noconvert(), "minus"_a.noconvert(), "threads"_a);
@@ -286,8 +292,7 @@ template <typename T> void bind(nb::module_& m) {
           "threads"_a);
     m.def("scaled_rows", &scaled_rows<T>, "weight"_a.noconvert(), "factor"_a.noconvert(), "out"_a.noconvert(),
           "diagonals"_a, "scaled"_a, "threads"_a);
-    m.def("filter_axis", &filter_axis<T>, "x"_a.noconvert(), "taps"_a.noconvert(),
-          "out"_a.noconvert(), "threads"_a);
+    m.def("filter_axis", &filter_axis<T>, "x"_a.noconvert(), "taps"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("tap_slopes", &tap_slopes<T>, "g"_a.noconvert(), "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
 }
 

@@ -1,7 +1,7 @@
 // The list of all functions that are compiled once per instruction set: one line per function.
 //
-// F(result, name, arguments), with T for float and double. The declarations, the table of pointers and the tables' contents
-// are generated from this list; see dispatch.hpp.
+// F(result, name, arguments), with T for float and double. The declarations, the table of pointers and the tables'
+// contents are generated from this list; see dispatch.hpp.
 #pragma once
 
 #include "graph/arguments.hpp"
@@ -13,41 +13,41 @@
 // embed: `single` computes in float, so that points on the border of two simplices fall as in other software.
 // feature_bounds: minimum and maximum of each feature of n >= 1 points; false if a feature is not finite.
 // filter, run_steps, edge_sum, table_sum, negate: false if x (for graphs: x at a node with edges) is not finite.
-// corner_dots: dots (n, corners) += <left_i, blurred value at corner c of point i>, the derivative of <left, K x> in `slice`.
-//     At most 4 vectors of channels; `out`, `slice` and `shift` are not used.
+// corner_dots: dots (n, corners) += <left_i, blurred value at corner c of point i>, the derivative of <left, K x> in
+//     `slice`. At most 4 vectors of channels; `out`, `slice` and `shift` are not used.
 // tap_slopes: derivative of <out, filtered x> in each tap; `taps` is not used, and `out` is only read.
 // run_steps: more than kMostLabels only with Potts terms and without other, sum and dual.
 // argmax: the first largest entry of each row of (n, length), length >= 1; NaN counts as the largest.
-#define FWCRF_FUNCTIONS(F)                                                                                       \
-    F(std::int64_t, lanes, ())                                                                                   \
-    F(void, embed, (const T* features, int count, int d, const double* scale, bool single, Embedding& out))      \
-    F(bool, feature_bounds, (const T* features, std::int64_t n, int d, double* low, double* high))               \
-    F(bool, filter, (const FilterArgs<T>&))                                                                      \
-    F(void, corner_dots, (const FilterArgs<T>&, const T* left, T* dots))                                         \
-    F(void, diagonal, (const DiagonalArgs<T>&))                                                                  \
-    F(RowSums, normalize, (const NormalizeArgs<T>&))                                                             \
-    F(void, gaussian_sums, (const SumArgs<T>&))                                                                  \
-    F(void, place_weights, (const PlaceArgs<T>&))                                                                \
-    F(void, scale_weights, (const ScaleArgs<T>&))                                                                \
-    F(void, filter_axis, (const AxisArgs<T>&))                                                                   \
-    F(void, tap_slopes, (const AxisArgs<T>&, double* slopes))                                                    \
-    F(bool, run_steps, (const StepArgs<T>&))                                                                     \
-    F(void, label_spans, (const SpanArgs<T>&))                                                                   \
-    F(void, merge_labels, (const MergeArgs<T>&))                                                                 \
-    F(void, unmerge_labels, (const MergeArgs<T>&))                                                               \
-    F(void, project, (const SimplexArgs<T>&))                                                                    \
-    F(void, project_derivative, (const SimplexArgs<T>&))                                                         \
-    F(void, softmax, (const SimplexArgs<T>&))                                                                    \
-    F(void, softmax_derivative, (const SimplexArgs<T>&))                                                         \
-    F(ScoreRange, energies, (const EnergyArgs<T>&))                                                              \
-    F(void, transpose_array, (const TransposeArgs<T>&))                                                          \
-    F(void, transpose_log, (const TransposeArgs<T>&))                                                            \
-    F(void, transpose_log_derivative, (const TransposeArgs<T>&))                                                 \
-    F(bool, negate, (const T* x, std::int64_t n, T* out, int threads))                                           \
-    F(void, argmax, (const T* x, std::int64_t n, std::int64_t length, std::int64_t* out, int threads))           \
-    F(bool, edge_sum, (const EdgeArgs<T>&))                                                                      \
-    F(bool, table_sum, (const TableArgs<T>&))                                                                    \
-    F(void, edge_inner, (const PairArgs<T>&))                                                                    \
+#define FWCRF_FUNCTIONS(F)                                                                                             \
+    F(std::int64_t, lanes, ())                                                                                         \
+    F(void, embed, (const T* features, int count, int d, const double* scale, bool single, Embedding& out))            \
+    F(bool, feature_bounds, (const T* features, std::int64_t n, int d, double* low, double* high))                     \
+    F(bool, filter, (const FilterArgs<T>&))                                                                            \
+    F(void, corner_dots, (const FilterArgs<T>&, const T* left, T* dots))                                               \
+    F(void, diagonal, (const DiagonalArgs<T>&))                                                                        \
+    F(RowSums, normalize, (const NormalizeArgs<T>&))                                                                   \
+    F(void, gaussian_sums, (const SumArgs<T>&))                                                                        \
+    F(void, place_weights, (const PlaceArgs<T>&))                                                                      \
+    F(void, scale_weights, (const ScaleArgs<T>&))                                                                      \
+    F(void, filter_axis, (const AxisArgs<T>&))                                                                         \
+    F(void, tap_slopes, (const AxisArgs<T>&, double* slopes))                                                          \
+    F(bool, run_steps, (const StepArgs<T>&))                                                                           \
+    F(void, label_spans, (const SpanArgs<T>&))                                                                         \
+    F(void, merge_labels, (const MergeArgs<T>&))                                                                       \
+    F(void, unmerge_labels, (const MergeArgs<T>&))                                                                     \
+    F(void, project, (const SimplexArgs<T>&))                                                                          \
+    F(void, project_derivative, (const SimplexArgs<T>&))                                                               \
+    F(void, softmax, (const SimplexArgs<T>&))                                                                          \
+    F(void, softmax_derivative, (const SimplexArgs<T>&))                                                               \
+    F(ScoreRange, energies, (const EnergyArgs<T>&))                                                                    \
+    F(void, transpose_array, (const TransposeArgs<T>&))                                                                \
+    F(void, transpose_log, (const TransposeArgs<T>&))                                                                  \
+    F(void, transpose_log_derivative, (const TransposeArgs<T>&))                                                       \
+    F(bool, negate, (const T* x, std::int64_t n, T* out, int threads))                                                 \
+    F(void, argmax, (const T* x, std::int64_t n, std::int64_t length, std::int64_t* out, int threads))                 \
+    F(bool, edge_sum, (const EdgeArgs<T>&))                                                                            \
+    F(bool, table_sum, (const TableArgs<T>&))                                                                          \
+    F(void, edge_inner, (const PairArgs<T>&))                                                                          \
     F(void, edge_outer, (const PairArgs<T>&))
 
 #define FWCRF_DECLARE(RESULT, NAME, ARGUMENTS) template <typename T> RESULT NAME ARGUMENTS;
@@ -58,7 +58,7 @@ FWCRF_FUNCTIONS(FWCRF_DECLARE)
 }  // namespace fwcrf::FWCRF_ISA
 
 // At the end of the file that defines the function.
-#define FWCRF_INSTANTIATE(NAME)             \
-    template decltype(NAME<float>) NAME<float>; \
+#define FWCRF_INSTANTIATE(NAME)                                                                                        \
+    template decltype(NAME<float>) NAME<float>;                                                                        \
     template decltype(NAME<double>) NAME<double>;
 #endif

@@ -64,10 +64,19 @@ bool edge_sum(In<T, 3> x, Maybe<T, 3> unary, In<T, 2> weight, Maybe<T, 3> matrix
     bool finite = true;
     for (std::size_t g = 0; g < images; ++g) {
         const std::size_t at = g * n * labels;
-        const EdgeArgs<T> args{graph, x.data() + at, unary ? unary->data() + at : nullptr, out.data() + at,
-                               static_cast<std::int64_t>(labels), weight.data() + own_weight * g * given, uniform,
-                               static_cast<T>(turned), matrix ? Labels::matrix : potts ? Labels::potts : Labels::plain,
-                               matrix ? matrix->data() + own_matrix * g * labels * labels : nullptr, threads};
+        const EdgeArgs<T> args{graph,
+                               x.data() + at,
+                               unary ? unary->data() + at : nullptr,
+                               out.data() + at,
+                               static_cast<std::int64_t>(labels),
+                               weight.data() + own_weight * g * given,
+                               uniform,
+                               static_cast<T>(turned),
+                               matrix  ? Labels::matrix
+                               : potts ? Labels::potts
+                                       : Labels::plain,
+                               matrix ? matrix->data() + own_matrix * g * labels * labels : nullptr,
+                               threads};
         finite &= native<T>().edge_sum(args);
     }
     return finite;
@@ -88,8 +97,13 @@ bool table_sum(In<T, 3> x, Maybe<T, 3> unary, In<T, 4> tables, Firsts first, End
     bool finite = true;
     for (std::size_t g = 0; g < images; ++g) {
         const std::size_t at = g * n * labels;
-        const TableArgs<T> args{graph, x.data() + at, unary ? unary->data() + at : nullptr, out.data() + at,
-                                static_cast<std::int64_t>(labels), tables.data() + own * g * m * labels * labels, threads};
+        const TableArgs<T> args{graph,
+                                x.data() + at,
+                                unary ? unary->data() + at : nullptr,
+                                out.data() + at,
+                                static_cast<std::int64_t>(labels),
+                                tables.data() + own * g * m * labels * labels,
+                                threads};
         finite &= native<T>().table_sum(args);
     }
     return finite;
@@ -103,8 +117,8 @@ PairArgs<T> pairs(const In<T, 3>& a, const In<T, 3>& b, const In<std::int32_t, 2
     const std::size_t n = a.shape(1);
     for (std::size_t s = 0; s < 2 * edges.shape(0); ++s)
         require(edges.data()[s] >= 0 && static_cast<std::size_t>(edges.data()[s]) < n, "nodes of edges");
-    return {static_cast<std::int64_t>(edges.shape(0)), edges.data(), a.data(), b.data(), out,
-            static_cast<std::int64_t>(a.shape(2)), static_cast<T>(turned), threads};
+    return {static_cast<std::int64_t>(edges.shape(0)), edges.data(),           a.data(), b.data(), out,
+            static_cast<std::int64_t>(a.shape(2)),     static_cast<T>(turned), threads};
 }
 
 template <typename T>
@@ -120,12 +134,12 @@ void edge_inner(In<T, 3> a, In<T, 3> b, In<std::int32_t, 2> edges, double turned
     }
 }
 
-template <typename T>
-void edge_outer(In<T, 3> a, In<T, 3> b, In<std::int32_t, 2> edges, Out<T, 4> out, int threads) {
+template <typename T> void edge_outer(In<T, 3> a, In<T, 3> b, In<std::int32_t, 2> edges, Out<T, 4> out, int threads) {
     PairArgs<T> args = pairs(a, b, edges, out.data(), 1.0, threads);
     const std::size_t labels = a.shape(2);
     require(out.shape(0) == a.shape(0) && out.shape(1) == edges.shape(0) && out.shape(2) == labels &&
-                out.shape(3) == labels, "output shape");
+                out.shape(3) == labels,
+            "output shape");
     nb::gil_scoped_release release;
     for (std::size_t g = 0; g < a.shape(0); ++g) {
         native<T>().edge_outer(args);
@@ -136,9 +150,9 @@ void edge_outer(In<T, 3> a, In<T, 3> b, In<std::int32_t, 2> edges, Out<T, 4> out
 }
 
 template <typename T>
-void graph_descent(In<T, 3> unary, In<T, 3> x, Maybe<T, 2> weight, Maybe<T, 3> matrix, Maybe<T, 4> tables,
-                   Firsts first, Ends neighbor, Ends slot, std::int64_t max_sweeps, std::int64_t restarts,
-                   std::uint64_t seed, Out<std::int64_t, 2> out, int threads) {
+void graph_descent(In<T, 3> unary, In<T, 3> x, Maybe<T, 2> weight, Maybe<T, 3> matrix, Maybe<T, 4> tables, Firsts first,
+                   Ends neighbor, Ends slot, std::int64_t max_sweeps, std::int64_t restarts, std::uint64_t seed,
+                   Out<std::int64_t, 2> out, int threads) {
     const std::size_t images = x.shape(0), n = x.shape(1), labels = x.shape(2);
     const Adjacency graph = graph_of(first, neighbor, slot, n);
     const auto m = static_cast<std::size_t>(graph.edges);
@@ -159,12 +173,18 @@ void graph_descent(In<T, 3> unary, In<T, 3> x, Maybe<T, 2> weight, Maybe<T, 3> m
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
 #endif
     for (std::int64_t g = 0; g < static_cast<std::int64_t>(images); ++g) {
-        const DescentArgs<T> args{graph, static_cast<std::int64_t>(labels), unary.data() + g * n * labels,
+        const DescentArgs<T> args{graph,
+                                  static_cast<std::int64_t>(labels),
+                                  unary.data() + g * n * labels,
                                   x.data() + g * n * labels,
-                                  weight ? weight->data() + own_weight * g * given : nullptr, given == 1,
+                                  weight ? weight->data() + own_weight * g * given : nullptr,
+                                  given == 1,
                                   matrix ? matrix->data() + own_matrix * g * labels * labels : nullptr,
                                   tables ? tables->data() + own_table * g * m * labels * labels : nullptr,
-                                  max_sweeps, restarts, seed, out.data() + g * n};
+                                  max_sweeps,
+                                  restarts,
+                                  seed,
+                                  out.data() + g * n};
         try {
             descend(args);
         } catch (...) {  // no memory; the exception must not leave the parallel region
@@ -188,9 +208,8 @@ template <typename T> void bind(nb::module_& m) {
     m.def("edge_outer", &edge_outer<T>, "a"_a.noconvert(), "b"_a.noconvert(), "edges"_a.noconvert(),
           "out"_a.noconvert(), "threads"_a);
     m.def("graph_descent", &graph_descent<T>, "unary"_a.noconvert(), "x"_a.noconvert(), "weight"_a.noconvert().none(),
-          "matrix"_a.noconvert().none(), "tables"_a.noconvert().none(), "first"_a.noconvert(),
-          "neighbor"_a.noconvert(), "slot"_a.noconvert(), "max_sweeps"_a, "restarts"_a, "seed"_a,
-          "out"_a.noconvert(), "threads"_a);
+          "matrix"_a.noconvert().none(), "tables"_a.noconvert().none(), "first"_a.noconvert(), "neighbor"_a.noconvert(),
+          "slot"_a.noconvert(), "max_sweeps"_a, "restarts"_a, "seed"_a, "out"_a.noconvert(), "threads"_a);
 }
 
 }  // namespace

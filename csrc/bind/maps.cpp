@@ -5,15 +5,22 @@ namespace fwcrf {
 namespace {
 
 template <typename T>
-TransposeArgs<T> turned(const In<T, 3>& x, const In<T, 3>* beside, double slope, double offset, Out<T, 3>& out, int threads) {
+TransposeArgs<T> turned(const In<T, 3>& x, const In<T, 3>* beside, double slope, double offset, Out<T, 3>& out,
+                        int threads) {
     for (int axis = 0; axis < 3; ++axis) {
         const std::size_t size = x.shape(axis ? 3 - axis : 0);
         require(out.shape(axis) == size && (!beside || beside->shape(axis) == size), "output shape");
     }
     require(threads >= 1, "threads >= 1");
-    return {x.data(), beside ? beside->data() : nullptr, out.data(), size(x, 0),
-            size(x, 1), size(x, 2), static_cast<T>(slope),
-            static_cast<T>(offset), threads};
+    return {x.data(),
+            beside ? beside->data() : nullptr,
+            out.data(),
+            size(x, 0),
+            size(x, 1),
+            size(x, 2),
+            static_cast<T>(slope),
+            static_cast<T>(offset),
+            threads};
 }
 
 template <typename T> void transposed(In<T, 3> x, Out<T, 3> out, int threads, double factor) {
@@ -63,33 +70,38 @@ template <typename T>
 std::tuple<bool, double, double, double, double> energies(In<T, 3> scores, bool last, bool probabilities, double least,
                                                           Out<T, 3> out, int threads) {
     const std::size_t batch = out.shape(0), n = out.shape(1), labels = out.shape(2);
-    require(scores.shape(0) == batch && scores.shape(last ? 1 : 2) == n && scores.shape(last ? 2 : 1) == labels, "shapes");
+    require(scores.shape(0) == batch && scores.shape(last ? 1 : 2) == n && scores.shape(last ? 2 : 1) == labels,
+            "shapes");
     require(labels >= 1 && least > 0 && threads >= 1, "at least one label, a least probability, threads >= 1");
-    const EnergyArgs<T> args{scores.data(), out.data(), static_cast<std::int64_t>(batch),
-                             static_cast<std::int64_t>(labels), static_cast<std::int64_t>(n), last, probabilities,
-                             static_cast<T>(least), threads};
+    const EnergyArgs<T> args{scores.data(),
+                             out.data(),
+                             static_cast<std::int64_t>(batch),
+                             static_cast<std::int64_t>(labels),
+                             static_cast<std::int64_t>(n),
+                             last,
+                             probabilities,
+                             static_cast<T>(least),
+                             threads};
     nb::gil_scoped_release release;
     const ScoreRange e = native<T>().energies(args);
     return {e.finite, e.least, e.most, e.lowest_sum, e.highest_sum};
 }
 
 template <typename T>
-void map_rows(void (*map)(const SimplexArgs<T>&), In<T, 2> x, const In<T, 2>* p, double scale,
-              Out<T, 2> out, int threads) {
+void map_rows(void (*map)(const SimplexArgs<T>&), In<T, 2> x, const In<T, 2>* p, double scale, Out<T, 2> out,
+              int threads) {
     require(x.shape(1) >= 1 && threads >= 1, "rows of at least one entry, threads >= 1");
     require_same(x, out, "output shape");
     if (p) require_same(x, *p, "one derivative per row");
     nb::gil_scoped_release release;
-    map({x.data(), p ? p->data() : nullptr, out.data(), size(x, 0),
-         size(x, 1), static_cast<T>(scale), threads});
+    map({x.data(), p ? p->data() : nullptr, out.data(), size(x, 0), size(x, 1), static_cast<T>(scale), threads});
 }
 
 template <typename T> void project(In<T, 2> v, double scale, Out<T, 2> out, int threads) {
     map_rows<T>(native<T>().project, v, nullptr, scale, out, threads);
 }
 
-template <typename T>
-void project_derivative(In<T, 2> d, In<T, 2> p, double scale, Out<T, 2> out, int threads) {
+template <typename T> void project_derivative(In<T, 2> d, In<T, 2> p, double scale, Out<T, 2> out, int threads) {
     map_rows<T>(native<T>().project_derivative, d, &p, scale, out, threads);
 }
 
@@ -97,8 +109,7 @@ template <typename T> void softmax(In<T, 2> v, double scale, Out<T, 2> out, int 
     map_rows<T>(native<T>().softmax, v, nullptr, scale, out, threads);
 }
 
-template <typename T>
-void softmax_derivative(In<T, 2> d, In<T, 2> p, double scale, Out<T, 2> out, int threads) {
+template <typename T> void softmax_derivative(In<T, 2> d, In<T, 2> p, double scale, Out<T, 2> out, int threads) {
     map_rows<T>(native<T>().softmax_derivative, d, &p, scale, out, threads);
 }
 
@@ -114,11 +125,11 @@ template <typename T> void bind(nb::module_& m) {
     m.def("energies", &energies<T>, "scores"_a.noconvert(), "last"_a, "probabilities"_a, "least"_a, "out"_a.noconvert(),
           "threads"_a);
     m.def("project", &project<T>, "v"_a.noconvert(), "scale"_a, "out"_a.noconvert(), "threads"_a);
-    m.def("project_derivative", &project_derivative<T>, "d"_a.noconvert(), "p"_a.noconvert(),
-          "scale"_a, "out"_a.noconvert(), "threads"_a);
+    m.def("project_derivative", &project_derivative<T>, "d"_a.noconvert(), "p"_a.noconvert(), "scale"_a,
+          "out"_a.noconvert(), "threads"_a);
     m.def("softmax", &softmax<T>, "v"_a.noconvert(), "scale"_a, "out"_a.noconvert(), "threads"_a);
-    m.def("softmax_derivative", &softmax_derivative<T>, "d"_a.noconvert(), "p"_a.noconvert(),
-          "scale"_a, "out"_a.noconvert(), "threads"_a);
+    m.def("softmax_derivative", &softmax_derivative<T>, "d"_a.noconvert(), "p"_a.noconvert(), "scale"_a,
+          "out"_a.noconvert(), "threads"_a);
 }
 
 }  // namespace

@@ -11,13 +11,12 @@ namespace {
 // Lanes of a vector of the instruction set in use.
 template <typename T> std::size_t lanes() { return static_cast<std::size_t>(native<T>().lanes()); }
 
-template <typename T>
-void label_spans(Maybe<T, 2> x, In<T, 2> unary, Out<T, 1> gap, Out<T, 1> most, int threads) {
-    const std::size_t n = unary.shape(0), labels = unary.shape(1);
-    require(labels >= 1 && (!x || (x->shape(0) == n && x->shape(1) == labels)), "shapes");
-    require(gap.shape(0) == labels && most.shape(0) == labels && threads >= 1, "one span per label");
-    const SpanArgs<T> args{x ? x->data() : nullptr, unary.data(), static_cast<std::int64_t>(n),
-                           static_cast<std::int64_t>(labels), gap.data(), most.data(), threads};
+template <typename T> void label_spans(Maybe<T, 2> x, In<T, 2> unary, Out<T, 1> gap, Out<T, 1> most, int threads) {
+    const std::size_t labels = unary.shape(1);
+    if (x) require_same(*x, unary, "shapes");
+    require(labels >= 1 && gap.shape(0) == labels && most.shape(0) == labels && threads >= 1, "one span per label");
+    const T* const given = x ? x->data() : nullptr;
+    const SpanArgs<T> args{given, unary.data(), size(unary, 0), size(unary, 1), gap.data(), most.data(), threads};
     nb::gil_scoped_release release;
     native<T>().label_spans(args);
 }
@@ -32,21 +31,19 @@ template <typename T> void take(In<T, 2> x, In<std::int64_t, 1> which, Out<T, 2>
     check_columns(x.shape(1), which, out.shape(1));
     require(out.shape(0) == x.shape(0) && threads >= 1, "as many rows");
     nb::gil_scoped_release release;
-    take_columns(x.data(), size(x, 0), size(x, 1), which.data(),
-                 size(out, 1), out.data(), threads);
+    take_columns(x.data(), size(x, 0), size(x, 1), which.data(), size(out, 1), out.data(), threads);
 }
 
 template <typename T> void spread(In<T, 2> x, In<std::int64_t, 1> which, Out<T, 2> out, int threads) {
     check_columns(out.shape(1), which, x.shape(1));
     require(out.shape(0) == x.shape(0) && threads >= 1, "as many rows");
     nb::gil_scoped_release release;
-    spread_columns(x.data(), size(x, 0), size(out, 1),
-                   which.data(), size(x, 1), out.data(), threads);
+    spread_columns(x.data(), size(x, 0), size(out, 1), which.data(), size(x, 1), out.data(), threads);
 }
 
 template <typename T>
 void merge(const T* x, In<T, 2> unary, In<std::int64_t, 1> kept, double scale, std::optional<Out<T, 2>> few,
-          Out<T, 2> few_unary, T* out, int threads) {
+           Out<T, 2> few_unary, T* out, int threads) {
     const std::size_t n = unary.shape(0), labels = unary.shape(1), count = kept.shape(0);
     check_columns(labels, kept, count);
     const std::size_t width = scale < 0 ? count + 1 : count;
@@ -55,25 +52,34 @@ void merge(const T* x, In<T, 2> unary, In<std::int64_t, 1> kept, double scale, s
     require(labels >= lanes<T>() && n >= lanes<T>() && scale <= 0 && threads >= 1, "pixels and labels, scale, threads");
     std::vector<T> merged(labels, T(1));
     for (std::size_t j = 0; j < count; ++j) merged[static_cast<std::size_t>(kept.data()[j])] = T(0);
-    const MergeArgs<T> args{x, unary.data(), static_cast<std::int64_t>(n), static_cast<std::int64_t>(labels), kept.data(),
-                           static_cast<std::int64_t>(count), merged.data(), static_cast<T>(scale),
-                           few ? few->data() : nullptr, few_unary.data(), out, threads};
+    const MergeArgs<T> args{x,
+                            unary.data(),
+                            static_cast<std::int64_t>(n),
+                            static_cast<std::int64_t>(labels),
+                            kept.data(),
+                            static_cast<std::int64_t>(count),
+                            merged.data(),
+                            static_cast<T>(scale),
+                            few ? few->data() : nullptr,
+                            few_unary.data(),
+                            out,
+                            threads};
     nb::gil_scoped_release release;
     out ? native<T>().unmerge_labels(args) : native<T>().merge_labels(args);
 }
 
 // See MergeArgs; scale = 0 drops the labels that are not kept.
 template <typename T>
-void lump(Maybe<T, 2> x, In<T, 2> unary, In<std::int64_t, 1> kept, double scale,
-            std::optional<Out<T, 2>> few, Out<T, 2> few_unary, int threads) {
-    require(!x || (x->shape(0) == unary.shape(0) && x->shape(1) == unary.shape(1)), "shapes");
+void lump(Maybe<T, 2> x, In<T, 2> unary, In<std::int64_t, 1> kept, double scale, std::optional<Out<T, 2>> few,
+          Out<T, 2> few_unary, int threads) {
+    if (x) require_same(*x, unary, "shapes");
     require(few || scale < 0, "an array for x");
     merge(x ? x->data() : nullptr, unary, kept, scale, few, few_unary, static_cast<T*>(nullptr), threads);
 }
 // The inverse, from `few`.
 template <typename T>
 void unlump(In<T, 2> unary, In<std::int64_t, 1> kept, double scale, Out<T, 2> few, Out<T, 2> few_unary, Out<T, 2> out,
-              int threads) {
+            int threads) {
     require(out.shape(0) == unary.shape(0) && out.shape(1) == unary.shape(1) && scale < 0, "shapes, and a scale");
     merge(static_cast<const T*>(nullptr), unary, kept, scale, std::optional{few}, few_unary, out.data(), threads);
 }
@@ -116,11 +122,10 @@ template <typename T> class Model {
         keep(nb::cast(index), nb::cast(splat), nb::cast(slice), nb::cast(neighbors), nb::cast(shift));
     }
 
-    // The same grid for all images. `between` holds the coarse size of each axis; `direct` describes the last axis without a
-    // coarse grid.
+    // The same grid for all images. `between` holds the coarse size of each axis; `direct` describes the last axis
+    // without a coarse grid.
     void add_grid(std::vector<std::int64_t> sizes, std::vector<std::int64_t> between, std::vector<Given> down,
-                  std::vector<std::optional<Given>> middle, std::vector<Given> up, Axis direct,
-                  Maybe<T, 2> shift) {
+                  std::vector<std::optional<Given>> middle, std::vector<Given> up, Axis direct, Maybe<T, 2> shift) {
         const std::size_t axes = sizes.size();
         require(axes >= 1 && axes <= kMaxAxes, "1 to 8 axes");
         require(sizes_.empty() || sizes_ == sizes, "grids of one shape");
@@ -137,8 +142,7 @@ template <typename T> class Model {
         }
         const auto& [taps, left, right] = direct;
         require(taps.shape(0) >= 1, "at least one tap");
-        for (const auto& factor : {left, right})
-            require(size(factor, 0) == sizes.back(), "a factor per row");
+        for (const auto& factor : {left, right}) require(size(factor, 0) == sizes.back(), "a factor per row");
         grid.taps = taps.data();
         grid.left = left.data();
         grid.right = right.data();
@@ -156,15 +160,16 @@ template <typename T> class Model {
 
     using First = std::tuple<int, double, Maybe<T, 3>, Out<T, 3>>;  // see Start
 
-    // Runs the updates `moves`, rows of (map, scale, keep, step, unary, lean, dual), from x, (images, n, labels), or from the
-    // result of `before`; each update writes its array of `outs`. `potts` holds a weight per term; a term whose entry in `full`
-    // is set has its matrix in `matrices` instead. Returns (x is finite, MessageBound::all, MessageBound::last); the bounds
-    // are 0 unless `noted`.
-    std::tuple<bool, double, double> run(
-        In<T, 3> x, std::optional<First> before, Maybe<T, 3> unary, In<double, 1> potts,
-        In<std::uint8_t, 1> full, In<T, 3> matrices, In<double, 2> moves, std::vector<std::optional<Out<T, 3>>> outs,
-        std::vector<In<T, 3>> others, std::optional<Out<T, 3>> sum, std::optional<Out<T, 3>> dual,
-        std::optional<Out<double, 3>> slopes, bool noted, int threads) {
+    // Runs the updates `moves`, rows of (map, scale, keep, step, unary, lean, dual), from x, (images, n, labels), or
+    // from the result of `before`; each update writes its array of `outs`. `potts` holds a weight per term; a term
+    // whose entry in `full` is set has its matrix in `matrices` instead. Returns (x is finite, MessageBound::all,
+    // MessageBound::last); the bounds are 0 unless `noted`.
+    std::tuple<bool, double, double> run(In<T, 3> x, std::optional<First> before, Maybe<T, 3> unary,
+                                         In<double, 1> potts, In<std::uint8_t, 1> full, In<T, 3> matrices,
+                                         In<double, 2> moves, std::vector<std::optional<Out<T, 3>>> outs,
+                                         std::vector<In<T, 3>> others, std::optional<Out<T, 3>> sum,
+                                         std::optional<Out<T, 3>> dual, std::optional<Out<double, 3>> slopes,
+                                         bool noted, int threads) {
         const std::size_t images = x.shape(0), n = x.shape(1), labels = x.shape(2), terms = count_;
         const std::size_t steps = moves.shape(0);
         require(terms >= 1 && n == n_ && threads >= 1, "terms, points and threads");
@@ -195,8 +200,7 @@ template <typename T> class Model {
         require(others.empty() || others.size() == steps, "another array per update");
         require(!slopes || !others.empty(), "slopes need the others");
         if (slopes)
-            require(slopes->shape(0) == terms && slopes->shape(1) == labels && slopes->shape(2) == labels,
-                    "slopes");
+            require(slopes->shape(0) == terms && slopes->shape(1) == labels && slopes->shape(2) == labels, "slopes");
         std::vector<Update<T>> made;
         for (std::size_t k = 0; k < steps; ++k) {
             const double* m = moves.data() + 7 * k;
@@ -230,13 +234,23 @@ template <typename T> class Model {
                 start.out = std::get<3>(*before).data() + at;
             }
             for (std::size_t k = 0; k < others.size(); ++k) other[k] = others[k].data() + at;
-            const StepArgs<T> args{x.data() + at, unary ? unary->data() + at : nullptr,
-                                    static_cast<std::int64_t>(n), static_cast<std::int64_t>(labels),
-                                    static_cast<int>(terms), now.data(), static_cast<int>(steps), made.data(),
-                                    out.data(), others.empty() ? nullptr : other.data(),
-                                    sum ? sum->data() + at : nullptr, dual ? dual->data() + at : nullptr,
-                                    slopes ? slopes->data() : nullptr, threads, noted ? &bound : nullptr, false,
-                                    before ? &start : nullptr};
+            const StepArgs<T> args{x.data() + at,
+                                   unary ? unary->data() + at : nullptr,
+                                   static_cast<std::int64_t>(n),
+                                   static_cast<std::int64_t>(labels),
+                                   static_cast<int>(terms),
+                                   now.data(),
+                                   static_cast<int>(steps),
+                                   made.data(),
+                                   out.data(),
+                                   others.empty() ? nullptr : other.data(),
+                                   sum ? sum->data() + at : nullptr,
+                                   dual ? dual->data() + at : nullptr,
+                                   slopes ? slopes->data() : nullptr,
+                                   threads,
+                                   noted ? &bound : nullptr,
+                                   false,
+                                   before ? &start : nullptr};
             finite &= native<T>().run_steps(args);
         }
         return {finite, bound.all, bound.last};
@@ -286,8 +300,7 @@ template <typename T> class Model {
         const auto& [first, weight] = given;
         const auto width = size(weight, 1);
         require(rows >= 1 && columns >= 1 && width >= 1, "bands");
-        require(size(first, 0) == rows && size(weight, 0) == rows,
-                "as many rows as a band has");
+        require(size(first, 0) == rows && size(weight, 0) == rows, "as many rows as a band has");
         for (std::int64_t j = 0; j < rows; ++j) {
             require(first.data()[j] >= 0 && first.data()[j] + width <= columns, "bands stay inside");
             require(j == 0 || first.data()[j] >= first.data()[j - 1], "rows of a band follow each other");
@@ -309,15 +322,14 @@ template <typename T> void bind_model(nb::module_& m, const char* name) {
         .def(nb::init<>())
         .def_static("most_labels", &Model<T>::most_labels)
         .def_static("lanes", &lanes<T>)
-        .def("add_lattice", &Model<T>::add_lattice, "index"_a.noconvert(), "splat"_a.noconvert(),
-             "slice"_a.noconvert(), "neighbors"_a.noconvert(), "shift"_a.noconvert().none(), "tap"_a,
-             "identity"_a, "order"_a)
+        .def("add_lattice", &Model<T>::add_lattice, "index"_a.noconvert(), "splat"_a.noconvert(), "slice"_a.noconvert(),
+             "neighbors"_a.noconvert(), "shift"_a.noconvert().none(), "tap"_a, "identity"_a, "order"_a)
         .def("add_grid", &Model<T>::add_grid, "sizes"_a, "between"_a, "down"_a, "middle"_a, "up"_a, "direct"_a,
              "shift"_a.noconvert().none())
         .def("run", &Model<T>::run, "x"_a.noconvert(), "before"_a.none(), "unary"_a.noconvert().none(),
-             "potts"_a.noconvert(), "full"_a.noconvert(), "matrices"_a.noconvert(), "moves"_a.noconvert(), "outs"_a, "others"_a,
-             "sum"_a.noconvert().none(), "dual"_a.noconvert().none(), "slopes"_a.noconvert().none(), "noted"_a,
-             "threads"_a);
+             "potts"_a.noconvert(), "full"_a.noconvert(), "matrices"_a.noconvert(), "moves"_a.noconvert(), "outs"_a,
+             "others"_a, "sum"_a.noconvert().none(), "dual"_a.noconvert().none(), "slopes"_a.noconvert().none(),
+             "noted"_a, "threads"_a);
 }
 
 template <typename T> void bind(nb::module_& m) {

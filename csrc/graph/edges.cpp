@@ -1,7 +1,7 @@
 // Sums over the edges of a sparse graph, and their derivatives: inner and outer products per edge.
 //
-// Sums are computed node by node, so that no two threads write to the same place, and in the order of the edges: the result
-// does not depend on the number of threads.
+// Sums are computed node by node, so that no two threads write to the same place, and in the order of the edges: the
+// result does not depend on the number of threads.
 #include "bind/functions.hpp"
 #include "runtime/scratch.hpp"
 #include "runtime/team.hpp"
@@ -57,10 +57,11 @@ static inline Range nodes(const Adjacency& g, int part, int parts) {
     return {bound[0], bound[1]};
 }
 
-// row = sum over the edges of node i of weight x_j, for NV vectors of the channels. A row shorter than a vector is read past
-// its end, except at the end of the array.
+// row = sum over the edges of node i of weight x_j, for NV vectors of the channels. A row shorter than a vector is read
+// past its end, except at the end of the array.
 template <typename T, int NV, bool uniform>
-static inline void gather(const EdgeArgs<T>& a, std::int64_t i, const std::int64_t (&at)[NV], std::int64_t safe, T* row) {
+static inline void gather(const EdgeArgs<T>& a, std::int64_t i, const std::int64_t (&at)[NV], std::int64_t safe,
+                          T* row) {
     const Adjacency& g = a.graph;
     const T side[2] = {T(1), a.turned};
     Vec<T> sum[NV]{};
@@ -81,26 +82,31 @@ static inline void gather(const EdgeArgs<T>& a, std::int64_t i, const std::int64
 }
 
 // out = unary + (row) M; false if the row is not finite.
-template <typename T>
-static inline bool finish(const EdgeArgs<T>& a, std::int64_t i, const T* __restrict row) {
+template <typename T> static inline bool finish(const EdgeArgs<T>& a, std::int64_t i, const T* __restrict row) {
     const std::int64_t L = a.channels;
     T* __restrict out = a.out + i * L;
     const T* __restrict unary = a.unary ? a.unary + i * L : nullptr;
     const T all = total(row, L);
     if (a.labels == Labels::potts) {
-        if (unary) for (std::int64_t l = 0; l < L; ++l) out[l] = unary[l] + (all - row[l]);
-        else for (std::int64_t l = 0; l < L; ++l) out[l] = all - row[l];
+        if (unary)
+            for (std::int64_t l = 0; l < L; ++l) out[l] = unary[l] + (all - row[l]);
+        else
+            for (std::int64_t l = 0; l < L; ++l) out[l] = all - row[l];
     } else if (a.labels == Labels::matrix) {
-        if (unary) for (std::int64_t l = 0; l < L; ++l) out[l] = unary[l];
-        else for (std::int64_t l = 0; l < L; ++l) out[l] = 0;
+        if (unary)
+            for (std::int64_t l = 0; l < L; ++l) out[l] = unary[l];
+        else
+            for (std::int64_t l = 0; l < L; ++l) out[l] = 0;
         for (std::int64_t s = 0; s < L; ++s) {
             const T* __restrict m = a.matrix + s * L;
             const T value = row[s];
             for (std::int64_t l = 0; l < L; ++l) out[l] += value * m[l];
         }
     } else {
-        if (unary) for (std::int64_t l = 0; l < L; ++l) out[l] = unary[l] + row[l];
-        else for (std::int64_t l = 0; l < L; ++l) out[l] = row[l];
+        if (unary)
+            for (std::int64_t l = 0; l < L; ++l) out[l] = unary[l] + row[l];
+        else
+            for (std::int64_t l = 0; l < L; ++l) out[l] = row[l];
     }
     return all - all == 0;
 }
@@ -138,11 +144,11 @@ template <typename T, bool uniform> static bool sum_nodes(const EdgeArgs<T>& a, 
     const std::int64_t past = a.channels < W ? (W + a.channels - 1) / a.channels - 1 : 0;
     const std::int64_t safe = a.graph.n > past ? a.graph.n - past : 0;
     switch ((a.channels + W - 1) / W) {
-        case 1: return narrow<T, 1, uniform>(a, range, safe, row);
-        case 2: return narrow<T, 2, uniform>(a, range, safe, row);
-        case 3: return narrow<T, 3, uniform>(a, range, safe, row);
-        case 4: return narrow<T, 4, uniform>(a, range, safe, row);
-        default: return wide<T, uniform>(a, range, row);
+    case 1: return narrow<T, 1, uniform>(a, range, safe, row);
+    case 2: return narrow<T, 2, uniform>(a, range, safe, row);
+    case 3: return narrow<T, 3, uniform>(a, range, safe, row);
+    case 4: return narrow<T, 4, uniform>(a, range, safe, row);
+    default: return wide<T, uniform>(a, range, row);
     }
 }
 
@@ -157,7 +163,8 @@ template <typename T> bool edge_sum(const EdgeArgs<T>& a) {
     for (int part = 0; part < a.threads; ++part) {
         const Range range = nodes(a.graph, part, a.threads);
         T* const row = memory + part * each;
-        const bool finite = a.uniform && a.turned == T(1) ? sum_nodes<T, true>(a, range, row) : sum_nodes<T, false>(a, range, row);
+        const bool finite =
+            a.uniform && a.turned == T(1) ? sum_nodes<T, true>(a, range, row) : sum_nodes<T, false>(a, range, row);
         infinite += !finite;
     }
     return infinite == 0;
@@ -194,8 +201,10 @@ template <typename T> bool table_sum(const TableArgs<T>& a) {
             const T all = total<T>(row, L);
             finite &= all - all == 0;
             T* __restrict out = a.out + i * L;
-            if (a.unary) for (std::int64_t l = 0; l < L; ++l) out[l] = a.unary[i * L + l] + row[l];
-            else for (std::int64_t l = 0; l < L; ++l) out[l] = row[l];
+            if (a.unary)
+                for (std::int64_t l = 0; l < L; ++l) out[l] = a.unary[i * L + l] + row[l];
+            else
+                for (std::int64_t l = 0; l < L; ++l) out[l] = row[l];
         }
         infinite += !finite;
     }
@@ -221,7 +230,8 @@ template <typename T> void edge_outer(const PairArgs<T>& a) {
     for (std::int64_t e = 0; e < a.edges; ++e) {
         const std::int64_t i = a.ends[2 * e] * L, j = a.ends[2 * e + 1] * L;
         T* __restrict out = a.out + e * L * L;
-        const T *__restrict ai = a.a + i, *__restrict bi = a.b + i, *__restrict aj = a.a + j, *__restrict bj = a.b + j;
+        const T* __restrict ai = a.a + i, * __restrict bi = a.b + i;
+        const T* __restrict aj = a.a + j, * __restrict bj = a.b + j;
         for (std::int64_t s = 0; s < L; ++s)
             for (std::int64_t t = 0; t < L; ++t) out[s * L + t] = ai[s] * bj[t] + bi[s] * aj[t];
     }

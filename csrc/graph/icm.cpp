@@ -1,9 +1,9 @@
-// Iterated conditional modes: one node at a time takes its best label, given the labels of its neighbours, until no node can
-// gain. A node is visited again only after a neighbour has changed.
+// Iterated conditional modes: one node at a time takes its best label, given the labels of its neighbours, until no
+// node can gain. A node is visited again only after a neighbour has changed.
 //
-// A restart perturbs the labels region by region: a ball of nodes gets new labels, the nodes around the ball and then the
-// nodes inside may change, and the old labels come back unless the energy has fallen. Costs are summed in double, so that
-// comparisons are reliable.
+// A restart perturbs the labels region by region: a ball of nodes gets new labels, the nodes around the ball and then
+// the nodes inside may change, and the old labels come back unless the energy has fallen. Costs are summed in double,
+// so that comparisons are reliable.
 #include "graph/icm.hpp"
 
 #include <vector>
@@ -21,7 +21,9 @@ class Random {
         z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
         return z ^ (z >> 31);
     }
-    std::int64_t below(std::int64_t bound) { return static_cast<std::int64_t>((next() >> 1) % static_cast<std::uint64_t>(bound)); }
+    std::int64_t below(std::int64_t bound) {
+        return static_cast<std::int64_t>((next() >> 1) % static_cast<std::uint64_t>(bound));
+    }
 
   private:
     std::uint64_t state_;
@@ -112,7 +114,8 @@ template <typename T> class Descent {
             const double weight = a_.weight[a_.uniform ? 0 : g_.slot[e] >> 1];
             std::vector<double>& sum = g_.slot[e] & 1 ? backward_ : forward_;
             if (settled_[j]) sum[label_[j]] += weight;
-            else for (std::int64_t t = 0; t < L_; ++t) sum[t] += weight * a_.x[j * L_ + t];
+            else
+                for (std::int64_t t = 0; t < L_; ++t) sum[t] += weight * a_.x[j * L_ + t];
         }
         for (std::int64_t t = 0; t < L_; ++t) {
             if (forward_[t] != 0)
@@ -169,7 +172,8 @@ template <typename T> class Descent {
         const std::int64_t style = random.below(3);
         std::int64_t same = random.below(L_);
         if (style == 0) {  // the label of some neighbour
-            const std::int64_t i = ball_[random.below(static_cast<std::int64_t>(ball_.size()))], degree = g_.first[i + 1] - g_.first[i];
+            const std::int64_t i = ball_[random.below(static_cast<std::int64_t>(ball_.size()))],
+                               degree = g_.first[i + 1] - g_.first[i];
             if (degree > 0) same = label_[g_.neighbor[g_.first[i] + random.below(degree)]];
         }
         changes_.clear();
@@ -200,7 +204,8 @@ template <typename T> class Descent {
     void grow(Random& random, std::int64_t centre, std::int64_t size) {
         ball_.assign(1, static_cast<std::int32_t>(centre));
         for (std::int64_t tries = 0; static_cast<std::int64_t>(ball_.size()) < size && tries < 8 * size; ++tries) {
-            const std::int64_t i = ball_[random.below(static_cast<std::int64_t>(ball_.size()))], degree = g_.first[i + 1] - g_.first[i];
+            const std::int64_t i = ball_[random.below(static_cast<std::int64_t>(ball_.size()))],
+                               degree = g_.first[i + 1] - g_.first[i];
             if (degree == 0) return;
             const std::int32_t j = g_.neighbor[g_.first[i] + random.below(degree)];
             if (!inside(j)) ball_.push_back(j);

@@ -10,7 +10,7 @@ template <typename T> struct AxisArgs {
     const T* x;
     T* out;
     std::int64_t outer, length, inner;
-    const T* taps;                   // taps[t] multiplies x[i - t] + x[i + t]; taps[0] the centre
+    const T* taps;  // taps[t] multiplies x[i - t] + x[i + t]; taps[0] the centre
     std::int64_t radius;
     int threads;
 };
@@ -22,7 +22,8 @@ template <typename T> struct Band {
     const T* weight;                    // (rows, width)
 };
 
-// K_1 (x) K_2 (x) ... over the axes of a grid, each K_a = up_a middle_a down_a: down to a coarse grid, filter, up again.
+// K_1 (x) K_2 (x) ... over the axes of a grid, each K_a = up_a middle_a down_a: down to a coarse grid, filter, up
+// again.
 constexpr int kMaxAxes = 8;
 template <typename T> struct Grid {
     int axes;

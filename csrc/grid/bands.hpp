@@ -31,8 +31,7 @@ template <typename T> struct Walk {
 };
 
 // One row of a band times M vectors of each source row.
-template <typename T, int M>
-static inline void one_row(const T* weight, std::int64_t width, Walk<T> row, T* target) {
+template <typename T, int M> static inline void one_row(const T* weight, std::int64_t width, Walk<T> row, T* target) {
     constexpr int W = kLanes<T>;
     Vec<T> sum[M] = {};
     for (std::int64_t t = 0; t < width; ++t, row.next())
@@ -54,8 +53,8 @@ static inline void two_rows(const T* weight, Walk<T> row, T* target, std::int64_
         for (int k = 0; k < M; ++k) store(target + i * apart + k * W, sum[i][k]);
 }
 
-// Calls act(std::true_type) for two rows of a band if they are Offset columns apart, else act(std::false_type) for one row.
-// Returns the number of rows.
+// Calls act(std::true_type) for two rows of a band if they are Offset columns apart, else act(std::false_type) for one
+// row. Returns the number of rows.
 template <int Width, int Offset, typename T, typename F>
 static inline std::int64_t one_or_two(const Band<T>& b, std::int64_t j, std::int64_t end, F&& act) {
     if (Width && j + 1 < end && b.first[j + 1] == b.first[j] + Offset) return act(std::true_type{}), 2;

@@ -1,11 +1,12 @@
 // A kernel on a grid, applied together by the threads of one parallel region.
 //
-// Along every axis the kernel is up * middle * down: to fewer points, a filter there, and back. A line of x is filtered while
-// it is in the cache: down the last axis; then each row of lines down the axes before; and, as soon as there are enough rows,
-// down the first axis. When all rows are there, `middle` of the first axis is applied. The way up happens when pixels are
-// read, a line at a time.
+// Along every axis the kernel is up * middle * down: to fewer points, a filter there, and back. A line of x is filtered
+// while it is in the cache: down the last axis; then each row of lines down the axes before; and, as soon as there are
+// enough rows, down the first axis. When all rows are there, `middle` of the first axis is applied. The way up happens
+// when pixels are read, a line at a time.
 //
-// A cell holds the labels of a pixel or of a coarse point in whole vectors; values past the labels are finite and unused.
+// A cell holds the labels of a pixel or of a coarse point in whole vectors; values past the labels are finite and
+// unused.
 #pragma once
 
 #include "grid/bands.hpp"
@@ -14,8 +15,8 @@
 
 namespace fwcrf::FWCRF_ISA {
 
-// The threads of a region call `take` for the lines of their own rows of x, then `complete`, then `filter`, then read `line`.
-// All threads must have finished one of these phases before any thread starts the next.
+// The threads of a region call `take` for the lines of their own rows of x, then `complete`, then `filter`, then read
+// `line`. All threads must have finished one of these phases before any thread starts the next.
 template <typename T, int NV> struct CoarseGrid {
     static constexpr std::int64_t kCell = NV * kLanes<T>;
 
@@ -32,8 +33,8 @@ template <typename T, int NV> struct CoarseGrid {
     int last() const { return grid->axes - 1; }
     std::int64_t rows() const { return grid->up[0].rows; }
 
-    // Per thread: a ring of its last rows, a copy of its first rows (for the thread before), kTogether rows of the result,
-    // and four temporaries, two for the way down and two for the way up.
+    // Per thread: a ring of its last rows, a copy of its first rows (for the thread before), kTogether rows of the
+    // result, and four temporaries, two for the way down and two for the way up.
     std::int64_t kept() const { return span; }
     std::int64_t room() const { return (2 * kept() + kTogether) * coarse + 4 * wide; }
     T* own(int thread) const { return spare + thread * room(); }
@@ -160,8 +161,8 @@ template <typename T, int NV> struct CoarseGrid {
         const T* lines = nullptr;
     };
 
-    // Line l of the result, still coarse along the last axis. The memory belongs to the thread and is valid until the thread
-    // reads another row.
+    // Line l of the result, still coarse along the last axis. The memory belongs to the thread and is valid until the
+    // thread reads another row.
     const T* line(std::int64_t l, int thread, Read& read) const {
         const std::int64_t row = l / lines, group = row / kTogether;
         if (group != read.group) {

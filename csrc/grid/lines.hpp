@@ -1,4 +1,5 @@
-// A kernel on a grid for one value per pixel: by bands along every axis but the last, by taps along the lines of the last.
+// A kernel on a grid for one value per pixel: by bands along every axis but the last, by taps along the lines of the
+// last.
 #pragma once
 
 #include "grid/bands.hpp"
@@ -7,12 +8,13 @@
 
 namespace fwcrf::FWCRF_ISA {
 
-// y = (K_1 (x) K_2 (x) ...) z. Lines of the last axis fill vectors; temporary lines are padded to an even number of vectors
-// with unused values.
+// y = (K_1 (x) K_2 (x) ...) z. Lines of the last axis fill vectors; temporary lines are padded to an even number of
+// vectors with unused values.
 template <typename T> struct LineFilter {
     static constexpr int W = kLanes<T>, M = 4;
-    static constexpr std::int64_t kMost = 64;            // taps; with more, a coarse grid is faster
-    static constexpr T kLeast = kSingle<T> ? 1e-5 : 0;  // smaller taps, relative to the centre, are below the bands' error
+    static constexpr std::int64_t kMost = 64;  // taps; with more, a coarse grid is faster
+    static constexpr T kLeast =
+        kSingle<T> ? 1e-5 : 0;  // smaller taps, relative to the centre, are below the bands' error
 
     const Grid<T>* grid;
     std::int64_t n, length, line, radius, size;
@@ -46,8 +48,8 @@ template <typename T> struct LineFilter {
     }
     const T* result() const { return out; }
 
-    // Every thread of a region calls this when z is complete, and waits at a barrier afterwards. Reads past the end of z, by
-    // less than a line.
+    // Every thread of a region calls this when z is complete, and waits at a barrier afterwards. Reads past the end of
+    // z, by less than a line.
     void apply(const T* z, Team team, Barrier& barrier) const {
         Way way{z, length, 0, {}};
         for (int a = 0; a < last(); ++a) way.sizes[a] = grid->up[a].rows;
@@ -80,8 +82,8 @@ template <typename T> struct LineFilter {
         }
     };
 
-    // Calls act(rows of the band, outer index, number of rows before) for a thread's share of the rows that a band makes
-    // along an axis.
+    // Calls act(rows of the band, outer index, number of rows before) for a thread's share of the rows that a band
+    // makes along an axis.
     template <typename F> static void for_rows(const Band<T>& b, std::int64_t outer, Team team, F&& act) {
         const Range mine = share(outer * b.rows, team.thread, team.threads);
         for (std::int64_t r = mine.begin; r < mine.end;) {

@@ -18,61 +18,61 @@ constexpr int order_words(int corners) { return corners > kPerOrderWord ? 2 : 1;
 struct Embedding {
     alignas(64) std::int64_t quotient[kMaxDim + 1][kBlock];  // of the remainder-0 vertex by d + 1
     alignas(64) double weight[kMaxDim + 1][kBlock];          // barycentric coordinates
-    alignas(64) std::int64_t order[2][kBlock];  // axis from corner m to corner m + 1, for all m
+    alignas(64) std::int64_t order[2][kBlock];               // axis from corner m to corner m + 1, for all m
 };
 
 enum class BlurOrder : int { symmetric = 0, forward = 1, reverse = 2 };
 
 // out = K x with K = diag(shift) + slice (blur + identity I) splat'.
 template <typename T> struct FilterArgs {
-    const T* x;                      // (n, channels)
-    T* out;                          // (n, channels)
+    const T* x;  // (n, channels)
+    T* out;      // (n, channels)
     std::int64_t n;
     std::int64_t channels;
-    int corners;                     // d + 1
-    const std::int32_t* index;       // (n, corners)
-    const T* splat;                  // (n, corners)
-    const T* slice;                  // (n, corners)
-    const T* shift;                  // (n) or null
+    int corners;                // d + 1
+    const std::int32_t* index;  // (n, corners)
+    const T* splat;             // (n, corners)
+    const T* slice;             // (n, corners)
+    const T* shift;             // (n) or null
     std::int64_t vertices;
-    const std::int32_t* neighbors;   // (corners, vertices, 2); `vertices` if the neighbour is absent
-    T tap;                           // weight of a neighbour, relative to the centre
-    T identity;                      // weight of the unblurred value, relative to the blurred value
+    const std::int32_t* neighbors;  // (corners, vertices, 2); `vertices` if the neighbour is absent
+    T tap;                          // weight of a neighbour, relative to the centre
+    T identity;                     // weight of the unblurred value, relative to the blurred value
     BlurOrder order;
     int threads;
 };
 
-// out = diagonal of S (blur + identity I) S', S the weights. Up to kTabled corners, so that all sets of axes are the bits of
-// one 64-bit word.
+// out = diagonal of S (blur + identity I) S', S the weights. Up to kTabled corners, so that all sets of axes are the
+// bits of one 64-bit word.
 constexpr int kTabled = 6;
 template <typename T> struct DiagonalArgs {
     std::int64_t n;
-    int corners;                     // at most kTabled
-    const std::int32_t* index;       // (n, corners)
-    const T* weight;                 // (n, corners)
-    const std::int64_t* order;       // (n)
+    int corners;                // at most kTabled
+    const std::int32_t* index;  // (n, corners)
+    const T* weight;            // (n, corners)
+    const std::int64_t* order;  // (n)
     std::int64_t vertices;
-    const std::int32_t* neighbors;   // (corners, vertices, 2)
+    const std::int32_t* neighbors;  // (corners, vertices, 2)
     double tap, identity;
-    T* out;                          // (n)
-    T* slopes;                       // (n, corners) or null: derivatives of out in the weights
+    T* out;     // (n)
+    T* slopes;  // (n, corners) or null: derivatives of out in the weights
     int threads;
 };
 
-// D^-1/2 K D^-1/2 with D the row sums of K, where K = S (blur + identity I) S' with weights as in PlaceArgs and every K_ii
-// set to 1.
+// D^-1/2 K D^-1/2 with D the row sums of K, where K = S (blur + identity I) S' with weights as in PlaceArgs and every
+// K_ii set to 1.
 template <typename T> struct NormalizeArgs {
     std::int64_t batch, n, vertices;
-    int corners;                     // at most kTabled
-    const std::int32_t* index;       // (batch, n, corners)
-    const T* weight;                 // (batch, n, corners)
-    const std::int64_t* order;       // (batch, n)
-    const std::int32_t* neighbors;   // (corners, vertices, 2)
-    const T* factor;                 // (batch)
+    int corners;                    // at most kTabled
+    const std::int32_t* index;      // (batch, n, corners)
+    const T* weight;                // (batch, n, corners)
+    const std::int64_t* order;      // (batch, n)
+    const std::int32_t* neighbors;  // (corners, vertices, 2)
+    const T* factor;                // (batch)
     double exponent, tap, identity;
-    T* out;                          // (batch, n, corners): normalized weights
-    T* shift;                        // (batch, n): to be added to the diagonal
-    T* minus;                        // (batch, n): -diag of the kernel of the normalized weights
+    T* out;    // (batch, n, corners): normalized weights
+    T* shift;  // (batch, n): to be added to the diagonal
+    T* minus;  // (batch, n): -diag of the kernel of the normalized weights
     int threads;
 };
 // The smallest and the largest row sum.
@@ -86,9 +86,9 @@ struct RowSums {
 
 // out_i = sum_j exp(-|row_i - column_j|^2 / 2), separately for each image.
 template <typename T> struct SumArgs {
-    const T* row;                    // (batch, rows, d)
-    const T* column;                 // (batch, columns, d)
-    T* out;                          // (batch, rows)
+    const T* row;     // (batch, rows, d)
+    const T* column;  // (batch, columns, d)
+    T* out;           // (batch, rows)
     std::int64_t batch, rows, columns;
     int d;
     int threads;
@@ -96,9 +96,9 @@ template <typename T> struct SumArgs {
 
 // out_i = factor exp(exponent |w_i|^2) w_i for the weights w_i of point i; exponent <= 0.
 template <typename T> struct PlaceArgs {
-    const T* weight;                 // (batch, n, corners)
-    const T* factor;                 // (batch)
-    T* out;                          // (batch, n, corners)
+    const T* weight;  // (batch, n, corners)
+    const T* factor;  // (batch)
+    T* out;           // (batch, n, corners)
     std::int64_t batch, n;
     int corners;
     T exponent;
@@ -107,14 +107,14 @@ template <typename T> struct PlaceArgs {
 
 // out_i = factor_i w_i and scaled_i = factor_i^2 diagonal_i.
 template <typename T> struct ScaleArgs {
-    const T* weight;                 // (n, corners)
-    const T* factor;                 // (n)
-    T* out;                          // (n, corners)
+    const T* weight;  // (n, corners)
+    const T* factor;  // (n)
+    T* out;           // (n, corners)
     std::int64_t n;
     int corners;
     int threads;
-    const T* diagonal[2];            // (n) or null
-    T* scaled[2];                    // (n), one for each diagonal that is not null
+    const T* diagonal[2];  // (n) or null
+    T* scaled[2];          // (n), one for each diagonal that is not null
 };
 
 }  // namespace fwcrf

@@ -11,8 +11,8 @@
 
 namespace fwcrf::FWCRF_ISA {
 
-// A row of the lattice += w v. The whole row is read before it is written: a load waits for earlier stores whose address the
-// processor does not know yet.
+// A row of the lattice += w v. The whole row is read before it is written: a load waits for earlier stores whose
+// address the processor does not know yet.
 template <typename T, int NV> static inline void add_row(T* row, T w, const Vec<T> (&v)[NV]) {
     constexpr int W = kLanes<T>;
     Vec<T> sum[NV];
@@ -21,16 +21,16 @@ template <typename T, int NV> static inline void add_row(T* row, T w, const Vec<
 }
 
 // Splat and slice for a panel of channels: `groups` groups of NV vectors.
-// A single group may be narrower than its vectors. Of several groups the last one ends with the last channel: some channels
-// are computed twice, but no row is read or written in parts.
-// C and G are the numbers of corners and of groups if they are known at compile time, else 0.
+// A single group may be narrower than its vectors. Of several groups the last one ends with the last channel: some
+// channels are computed twice, but no row is read or written in parts. C and G are the numbers of corners and of groups
+// if they are known at compile time, else 0.
 template <typename T, int NV, int C, int G> struct Pass {
     static constexpr int W = kLanes<T>;
     static constexpr std::int64_t kGroup = NV * W;
 
     const FilterArgs<T>& a;
-    std::int64_t first;  // first channel of the panel
-    std::int64_t width;  // channels of a single group
+    std::int64_t first;    // first channel of the panel
+    std::int64_t width;    // channels of a single group
     std::int64_t several;  // groups
 
     inline std::int64_t groups() const { return G ? G : several; }
@@ -40,15 +40,12 @@ template <typename T, int NV, int C, int G> struct Pass {
         return G == 1 || at < last ? at : last;
     }
     // The number of following rows that a whole vector at the end of a row may touch.
-    inline std::int64_t overhang() const {
-        return kGroup > width ? 1 + (kGroup - width) / a.channels : 0;
-    }
+    inline std::int64_t overhang() const { return kGroup > width ? 1 + (kGroup - width) / a.channels : 0; }
 
     // `whole`: the row may be read and written past its end, because the same thread writes the next row later.
     inline void read(const T* row, bool whole, Vec<T> (&v)[NV]) const {
         for (int k = 0; k + 1 < NV; ++k) v[k] = load(row + k * W);
-        v[NV - 1] = whole ? load(row + (NV - 1) * W)
-                          : load_part(row + (NV - 1) * W, width - (NV - 1) * W);
+        v[NV - 1] = whole ? load(row + (NV - 1) * W) : load_part(row + (NV - 1) * W, width - (NV - 1) * W);
     }
     inline void write(T* row, bool whole, const Vec<T> (&v)[NV]) const {
         for (int k = 0; k + 1 < NV; ++k) store(row + k * W, v[k]);
@@ -95,10 +92,11 @@ template <typename T, int NV, int C, int G> struct Pass {
     }
 };
 
-// The blurred values of a lattice. Every thread of a region calls `fill`, or splats into `cleared` and then calls `blur`.
+// The blurred values of a lattice. Every thread of a region calls `fill`, or splats into `cleared` and then calls
+// `blur`.
 //
-// One vector of each row is blurred along all axes before the next vector, in planes of one vector per vertex: a plane stays
-// in the second-level cache between two axes.
+// One vector of each row is blurred along all axes before the next vector, in planes of one vector per vertex: a plane
+// stays in the second-level cache between two axes.
 template <typename T> struct BlurredLattice {
     static constexpr int W = kLanes<T>, kPlanes = 3;
 

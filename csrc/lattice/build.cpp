@@ -34,8 +34,8 @@ template <int W> struct Key {
 };
 
 // A vertex is its remainder m (0..d, all its coordinates are m modulo d + 1) and the quotients of its
-// first d coordinates by d + 1. Each has a bit field, wide enough for the range of the data and a step in any direction.
-// No field straddles two words: a step from vertex to vertex is an addition of words, without overflow.
+// first d coordinates by d + 1. Each has a bit field, wide enough for the range of the data and a step in any
+// direction. No field straddles two words: a step from vertex to vertex is an addition of words, without overflow.
 struct Field {
     int word, shift;
 };
@@ -101,8 +101,8 @@ template <int W> class Table {
   public:
     Table() { resize(kFirst); }
 
-    // Clears the table. The memory is kept unless it is unusually large: fresh pages are slow, and the next image is probably
-    // like the last.
+    // Clears the table. The memory is kept unless it is unusually large: fresh pages are slow, and the next image is
+    // probably like the last.
     void clear() {
         keys_.clear();
         const bool large = slots_.size() > kKept;
@@ -174,8 +174,8 @@ template <int W, int C> struct Simplex {
     }
 };
 
-// A cache of simplices, by hash: nearby pixels often share a simplex. Kept between the calls of a thread, because fresh pages
-// are slow.
+// A cache of simplices, by hash: nearby pixels often share a simplex. Kept between the calls of a thread, because fresh
+// pages are slow.
 template <int W, int C> class Recent {
   public:
     using Entry = Simplex<W, C>;
@@ -200,12 +200,12 @@ template <int W, int C> class Recent {
 // Vertices of the points [begin, end), numbered by first touch within the range.
 // D is the dimension if it is known at compile time, else 0.
 //
-// Cache misses in the two hash tables would take most of the time, so each block of points prefetches all cells first: of its
-// simplices, then of the corners of the unknown simplices.
+// Cache misses in the two hash tables would take most of the time, so each block of points prefetches all cells first:
+// of its simplices, then of the corners of the unknown simplices.
 template <int W, int D, typename T>
-void insert_range(const Points<T>& points, const Layout& layout, const Steps<W>& steps,
-                  const double* scale, std::int64_t begin, std::int64_t end, Table<W>& table,
-                  std::int32_t* index, T* weight, std::int64_t* order) {
+void insert_range(const Points<T>& points, const Layout& layout, const Steps<W>& steps, const double* scale,
+                  std::int64_t begin, std::int64_t end, Table<W>& table, std::int32_t* index, T* weight,
+                  std::int64_t* order) {
     constexpr int C = (D ? D : kMaxDim) + 1;
     const int d = D ? D : points.d;
     const int corners = d + 1;
@@ -228,8 +228,7 @@ void insert_range(const Points<T>& points, const Layout& layout, const Steps<W>&
             const Field field = layout.quotient[a];
             const std::int64_t offset = layout.offset[a];
             for (int l = 0; l < kBlock; ++l)
-                base[field.word][l] += static_cast<std::uint64_t>(block.quotient[a][l] - offset)
-                                       << field.shift;
+                base[field.word][l] += static_cast<std::uint64_t>(block.quotient[a][l] - offset) << field.shift;
         }
         for (int l = 0; l < count; ++l) {
             Simplex<W, C>& simplex = simplices[l];
@@ -238,8 +237,7 @@ void insert_range(const Points<T>& points, const Layout& layout, const Steps<W>&
             seen[l] = &recent.at(simplex);
             __builtin_prefetch(seen[l]);
             for (int w = 0; w < words; ++w) order[(first + l) * words + w] = block.order[w][l];
-            for (int m = 0; m < corners; ++m)
-                weight[(first + l) * corners + m] = static_cast<T>(block.weight[m][l]);
+            for (int m = 0; m < corners; ++m) weight[(first + l) * corners + m] = static_cast<T>(block.weight[m][l]);
         }
         int misses = 0;
         for (int l = 0; l < count; ++l) {
@@ -266,8 +264,7 @@ void insert_range(const Points<T>& points, const Layout& layout, const Steps<W>&
     }
 }
 
-template <int W>
-Graph connect(const Layout& layout, const Steps<W>& steps, const Table<W>& table, int threads) {
+template <int W> Graph connect(const Layout& layout, const Steps<W>& steps, const Table<W>& table, int threads) {
     const int corners = layout.d + 1;
     const auto vertices = static_cast<std::int64_t>(table.keys().size());
     const std::uint64_t remainder_mask = std::uint64_t{31} << layout.remainder.shift;
@@ -298,8 +295,8 @@ Graph connect(const Layout& layout, const Steps<W>& steps, const Table<W>& table
 }
 
 template <int W, typename T>
-Graph build_words(const Points<T>& points, const Layout& layout, const double* scale,
-                  std::int32_t* index, T* weight, std::int64_t* order, int threads) {
+Graph build_words(const Points<T>& points, const Layout& layout, const double* scale, std::int32_t* index, T* weight,
+                  std::int64_t* order, int threads) {
     const Steps<W> steps(layout);
     const std::int64_t total = points.n;
     const int corners = points.d + 1;
@@ -338,8 +335,7 @@ Graph build_words(const Points<T>& points, const Layout& layout, const double* s
 #ifdef _OPENMP
 #pragma omp for schedule(static) nowait
 #endif
-        for (std::int64_t i = edge(t) * corners; i < edge(t + 1) * corners; ++i)
-            index[i] = number[index[i]];
+        for (std::int64_t i = edge(t) * corners; i < edge(t + 1) * corners; ++i) index[i] = number[index[i]];
     }
     return connect(layout, steps, table[0], threads);
 }
@@ -378,8 +374,8 @@ Graph joined(std::vector<Graph>&& graphs, int corners) {
 }  // namespace
 
 template <typename T>
-Graph build(const Points<T>& points, const double* scale, const std::int64_t* low,
-            const std::int64_t* high, std::int32_t* index, T* weight, std::int64_t* order, int threads) {
+Graph build(const Points<T>& points, const double* scale, const std::int64_t* low, const std::int64_t* high,
+            std::int32_t* index, T* weight, std::int64_t* order, int threads) {
     const Layout layout(points.d, low, high);
     const int corners = points.d + 1;
     const std::int64_t each = points.n * corners;
@@ -389,8 +385,8 @@ Graph build(const Points<T>& points, const double* scale, const std::int64_t* lo
         graphs[b] = build_one(own, layout, scale, index + b * each, weight + b * each,
                               order + b * points.n * order_words(corners), threads);
     };
-    // One thread per image, or all threads on the points of each image. A nested region, even in a region of a single thread,
-    // would start new threads every time.
+    // One thread per image, or all threads on the points of each image. A nested region, even in a region of a single
+    // thread, would start new threads every time.
     if (points.batch < threads) {
         for (std::int64_t b = 0; b < points.batch; ++b) one(b, threads);
     } else {
@@ -417,8 +413,8 @@ Graph build(const Points<T>& points, const double* scale, const std::int64_t* lo
 
 namespace {
 
-// Chains of neighbours: from a vertex, one step along each axis of a set (a bit mask), in ascending order like the blur, all
-// down (way 0) or all up (way 1).
+// Chains of neighbours: from a vertex, one step along each axis of a set (a bit mask), in ascending order like the
+// blur, all down (way 0) or all up (way 1).
 struct Chains {
     int corners;
     std::int64_t vertices;
@@ -434,12 +430,13 @@ struct Chains {
 }  // namespace
 
 template <typename T>
-void diagonal(std::int64_t n, int d, const std::int32_t* index, const T* weight,
-              const std::int64_t* order, std::int64_t vertices, const std::int32_t* neighbors,
-              double tap, double identity, T* out, T* slopes, int threads) {
+void diagonal(std::int64_t n, int d, const std::int32_t* index, const T* weight, const std::int64_t* order,
+              std::int64_t vertices, const std::int32_t* neighbors, double tap, double identity, T* out, T* slopes,
+              int threads) {
     const int corners = d + 1;
     if (corners <= kTabled) {
-        native<T>().diagonal({n, corners, index, weight, order, vertices, neighbors, tap, identity, out, slopes, threads});
+        native<T>().diagonal(
+            {n, corners, index, weight, order, vertices, neighbors, tap, identity, out, slopes, threads});
         return;
     }
     const Chains chains{corners, vertices, neighbors};
@@ -473,13 +470,13 @@ void diagonal(std::int64_t n, int d, const std::int32_t* index, const T* weight,
     }
 }
 
-template Graph build(const Points<float>&, const double*, const std::int64_t*, const std::int64_t*,
-                     std::int32_t*, float*, std::int64_t*, int);
-template Graph build(const Points<double>&, const double*, const std::int64_t*,
-                     const std::int64_t*, std::int32_t*, double*, std::int64_t*, int);
-template void diagonal(std::int64_t, int, const std::int32_t*, const float*, const std::int64_t*,
-                       std::int64_t, const std::int32_t*, double, double, float*, float*, int);
-template void diagonal(std::int64_t, int, const std::int32_t*, const double*, const std::int64_t*,
-                       std::int64_t, const std::int32_t*, double, double, double*, double*, int);
+template Graph build(const Points<float>&, const double*, const std::int64_t*, const std::int64_t*, std::int32_t*,
+                     float*, std::int64_t*, int);
+template Graph build(const Points<double>&, const double*, const std::int64_t*, const std::int64_t*, std::int32_t*,
+                     double*, std::int64_t*, int);
+template void diagonal(std::int64_t, int, const std::int32_t*, const float*, const std::int64_t*, std::int64_t,
+                       const std::int32_t*, double, double, float*, float*, int);
+template void diagonal(std::int64_t, int, const std::int32_t*, const double*, const std::int64_t*, std::int64_t,
+                       const std::int32_t*, double, double, double*, double*, int);
 
 }  // namespace fwcrf

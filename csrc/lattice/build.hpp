@@ -12,11 +12,11 @@ template <typename T> struct Points {
     std::int64_t batch;  // images; no two images share a vertex
     std::int64_t n;      // points per image
     int d;
-    bool single;         // embedded in float arithmetic; only for float features
+    bool single;  // embedded in float arithmetic; only for float features
 };
 
-// Neighbours of every vertex, (d + 1, vertices, 2): one step down and one step up each axis, or `vertices` if the neighbour
-// is absent.
+// Neighbours of every vertex, (d + 1, vertices, 2): one step down and one step up each axis, or `vertices` if the
+// neighbour is absent.
 struct Graph {
     std::int64_t vertices = 0;
     std::vector<std::int32_t> neighbors;
@@ -29,15 +29,15 @@ struct Graph {
 // `high` bound each of the first d lattice quotients over all points. Throws std::length_error if
 // 31 bits cannot number all vertices.
 template <typename T>
-Graph build(const Points<T>& points, const double* scale, const std::int64_t* low,
-            const std::int64_t* high, std::int32_t* index, T* weight,
-            std::int64_t* order, int threads);
+Graph build(const Points<T>& points, const double* scale, const std::int64_t* low, const std::int64_t* high,
+            std::int32_t* index, T* weight, std::int64_t* order, int threads);
 
 // The exact diagonal of slice (blur + identity I) slice'. Steps along all d + 1 axes cancel, so only two chains of
-// neighbours join two corners of a simplex: both are walked. `slopes`, (n, d + 1) or null, are derivatives in the weights.
+// neighbours join two corners of a simplex: both are walked. `slopes`, (n, d + 1) or null, are derivatives in the
+// weights.
 template <typename T>
-void diagonal(std::int64_t n, int d, const std::int32_t* index, const T* weight,
-              const std::int64_t* order, std::int64_t vertices, const std::int32_t* neighbors, double tap, double identity,
-              T* out, T* slopes, int threads);
+void diagonal(std::int64_t n, int d, const std::int32_t* index, const T* weight, const std::int64_t* order,
+              std::int64_t vertices, const std::int32_t* neighbors, double tap, double identity, T* out, T* slopes,
+              int threads);
 
 }  // namespace fwcrf

@@ -6,7 +6,8 @@
 
 namespace fwcrf::FWCRF_ISA {
 
-template <int C, typename T> static void diagonal_rows(const DiagonalArgs<T>& a, const std::uint64_t* open, Range range) {
+template <int C, typename T>
+static void diagonal_rows(const DiagonalArgs<T>& a, const std::uint64_t* open, Range range) {
     using Rows = DiagonalRows<C, T>;
     constexpr int W = Rows::W;
     const typename Rows::ChainWeights chain(a.tap, a.identity);

@@ -30,8 +30,7 @@ template <int C, typename T> struct DiagonalRows {
         std::int64_t point[W];
         for (int l = 0; l < W; ++l) point[l] = i + l < end ? i + l : i;
         static_assert(kTabled * kOrderBits < 32, "the order of all axes fits into a lane");
-        const Integer order =
-            lanes_of<Integer>([&](int l) { return static_cast<std::int32_t>(a.order[point[l]]); });
+        const Integer order = lanes_of<Integer>([&](int l) { return static_cast<std::int32_t>(a.order[point[l]]); });
         for (int k = 0; k < C; ++k) axis[k] = 1 << ((order >> kOrderBits * k) & 31);
         for (int k = 0; k < kPadded; k += kCorners) {
             Vec<T> square[W];

@@ -89,7 +89,8 @@ static void embed_block(const T* features, int count, int dim, const double* sca
             const Real want = splat(d - m);
             Real sorted{};
             for (int i = 0; i < corners; ++i)
-                sorted = from_bits<double>(to_bits<double>(sorted) | to_bits<double>(where(rank[i] == want, residual[i])));
+                sorted =
+                    from_bits<double>(to_bits<double>(sorted) | to_bits<double>(where(rank[i] == want, residual[i])));
             store(&out.weight[m][first], sorted - previous);
             previous = sorted;
         }
@@ -118,8 +119,7 @@ void embed(const T* features, int count, int d, const double* scale, bool single
 }
 
 // Vectors run through the flat array; lane j of the k-th vector of a period is feature (kW + j) % d.
-template <typename T>
-bool feature_bounds(const T* features, std::int64_t n, int d, double* low, double* high) {
+template <typename T> bool feature_bounds(const T* features, std::int64_t n, int d, double* low, double* high) {
     constexpr int W = kLanes<T>;
     const std::int64_t entries = n * d, period = static_cast<std::int64_t>(d) * W;
     Vec<T> least[kMaxDim], most[kMaxDim];

@@ -11,8 +11,8 @@ namespace fwcrf::FWCRF_ISA {
 
 // False if a value is not finite. The lattice is checked, which is smaller than the image.
 template <typename T, int NV, int C, int G>
-static bool filter_panel(const FilterArgs<T>& a, std::int64_t first, std::int64_t width,
-                         std::int64_t groups, Scratch& scratch) {
+static bool filter_panel(const FilterArgs<T>& a, std::int64_t first, std::int64_t width, std::int64_t groups,
+                         Scratch& scratch) {
     const Pass<T, NV, C, G> pass{a, first, width, groups};
     BlurredLattice<T> lattice{};
     lattice.base = scratch.get<T>(lattice.plan(a, pass.stride()));
@@ -40,7 +40,8 @@ template <typename T, int C> static bool filter_line(const FilterArgs<T>& a, Scr
         const Team team = this_team();
         const Range points = share(a.n, team.thread, team.threads);
         const T* const x = a.x;
-        lattice.template splat<C>(a.index, a.splat, points, [x](std::int64_t i) { return x[i]; }, lattice.cleared(team));
+        lattice.template splat<C>(
+            a.index, a.splat, points, [x](std::int64_t i) { return x[i]; }, lattice.cleared(team));
         bad = !lattice.blur(team);
         for (std::int64_t i = points.begin; i < points.end; ++i)
             a.out[i] = lattice.template slice<C>(a.index, a.slice, i) + (a.shift ? a.shift[i] * x[i] : T(0));
@@ -85,7 +86,8 @@ template <typename T> bool filter(const FilterArgs<T>& a) {
 }
 
 // dots_ic += <left_i, value at corner c of point i>, for one group of channels.
-template <typename T, int NV, int C> static void corner_panel(const FilterArgs<T>& a, const T* left, T* dots, Scratch& scratch) {
+template <typename T, int NV, int C>
+static void corner_panel(const FilterArgs<T>& a, const T* left, T* dots, Scratch& scratch) {
     const Pass<T, NV, C, 1> pass{a, 0, a.channels, 1};
     BlurredLattice<T> lattice{};
     lattice.base = scratch.get<T>(lattice.plan(a, pass.stride()));

@@ -69,7 +69,9 @@ template <int C, typename T> static void scale_rows(const ScaleArgs<T>& a) {
 }
 
 template <typename T> void place_weights(const PlaceArgs<T>& a) { a.corners == 6 ? place<6>(a) : place<0>(a); }
-template <typename T> void scale_weights(const ScaleArgs<T>& a) { a.corners == 6 ? scale_rows<6>(a) : scale_rows<0>(a); }
+template <typename T> void scale_weights(const ScaleArgs<T>& a) {
+    a.corners == 6 ? scale_rows<6>(a) : scale_rows<0>(a);
+}
 
 FWCRF_INSTANTIATE(gaussian_sums)
 FWCRF_INSTANTIATE(place_weights)

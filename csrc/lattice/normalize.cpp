@@ -1,8 +1,8 @@
-// Symmetric normalization: a lattice kernel with ones on its diagonal, divided by the square roots of its row sums on both
-// sides.
+// Symmetric normalization: a lattice kernel with ones on its diagonal, divided by the square roots of its row sums on
+// both sides.
 //
-// The first pass over the points scales the weights, computes the diagonal, and splats ones. The second pass slices the row
-// sums and divides by them.
+// The first pass over the points scales the weights, computes the diagonal, and splats ones. The second pass slices the
+// row sums and divides by them.
 #include "bind/functions.hpp"
 #include "lattice/diagonal_rows.hpp"
 #include "lattice/open_sets.hpp"
@@ -20,7 +20,8 @@ template <int C, typename T> struct Normalize {
     SingleLattice<T> lattice{a.vertices, C, a.neighbors, static_cast<T>(a.tap), static_cast<T>(a.identity)};
     OpenSets open;
 
-    Normalize(const NormalizeArgs<T>& a, Scratch& scratch, Scratch& words) : a(a), open(a.vertices, C, a.neighbors, words) {
+    Normalize(const NormalizeArgs<T>& a, Scratch& scratch, Scratch& words)
+        : a(a), open(a.vertices, C, a.neighbors, words) {
         lattice.base = scratch.get<T>(lattice.room(a.threads));
     }
 
@@ -35,8 +36,8 @@ template <int C, typename T> struct Normalize {
 
     // Writes weights to `out` and the diagonal to `minus`, and splats ones.
     void place(Range points, const std::uint64_t* sets, T* ones) const {
-        const DiagonalArgs<T> given{a.batch * a.n, C, a.index, a.weight, a.order, a.vertices, a.neighbors, a.tap, a.identity,
-                                    nullptr, nullptr, 1};
+        const DiagonalArgs<T> given{a.batch * a.n, C,     a.index,    a.weight, a.order, a.vertices,
+                                    a.neighbors,   a.tap, a.identity, nullptr,  nullptr, 1};
         const typename DiagonalRows<C, T>::ChainWeights chain(a.tap, a.identity);
         for (std::int64_t i = points.begin; i < points.end; i += W) {
             DiagonalRows<C, T> rows(given, sets, i, points.end);

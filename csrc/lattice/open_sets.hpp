@@ -1,4 +1,5 @@
-// For each vertex of a lattice, the sets of axes for which a chain of steps, in ascending order of the axes, stays in the lattice.
+// For each vertex of a lattice, the sets of axes for which a chain of steps, in ascending order of the axes, stays in
+// the lattice.
 #pragma once
 
 #include "lattice/arguments.hpp"
@@ -7,13 +8,13 @@
 
 namespace fwcrf::FWCRF_ISA {
 
-// (vertices, 2) words: bit s is set if the chain of set s is open, going down or up. Computed by the threads of a region
-// together.
+// (vertices, 2) words: bit s is set if the chain of set s is open, going down or up. Computed by the threads of a
+// region together.
 struct OpenSets {
     std::int64_t vertices;
-    int corners;                     // at most kTabled
-    const std::int32_t* neighbors;   // (corners, vertices, 2)
-    std::uint64_t* words[2];         // source and target, in turn
+    int corners;                    // at most kTabled
+    const std::int32_t* neighbors;  // (corners, vertices, 2)
+    std::uint64_t* words[2];        // source and target, in turn
     Barrier barrier{};
 
     OpenSets(std::int64_t vertices, int corners, const std::int32_t* neighbors, Scratch& scratch)
@@ -22,7 +23,8 @@ struct OpenSets {
         words[1] = words[0] + 2 * (vertices + 1);
     }
 
-    // Axis by axis from the last: a set that begins with axis k is open if the rest of the set is open one step along k.
+    // Axis by axis from the last: a set that begins with axis k is open if the rest of the set is open one step along
+    // k.
     const std::uint64_t* find(Team team) {
         const Range mine = share(vertices, team.thread, team.threads);
         for (std::int64_t v = 2 * mine.begin; v < 2 * mine.end; ++v) words[0][v] = 1;
@@ -35,8 +37,8 @@ struct OpenSets {
             const std::int32_t* const pairs = neighbors + k * vertices * 2;
             for (std::int64_t v = mine.begin; v < mine.end; ++v)
                 for (int way = 0; way < 2; ++way)
-                    words[now ^ 1][2 * v + way] =
-                        from[2 * v + way] | from[2 * std::int64_t{pairs[2 * v + way]} + way] << (1 << k);
+                    words[now ^ 1][2 * v + way] = from[2 * v + way] | from[2 * std::int64_t{pairs[2 * v + way]} + way]
+                                                                          << (1 << k);
         }
         barrier.wait(team.threads);
         return words[now];

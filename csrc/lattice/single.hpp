@@ -1,4 +1,5 @@
-// A lattice with a single value per vertex, as for row sums. It stays in the first-level cache; a lattice of vectors does not.
+// A lattice with a single value per vertex, as for row sums. It stays in the first-level cache; a lattice of vectors
+// does not.
 #pragma once
 
 #include "runtime/team.hpp"
@@ -28,8 +29,8 @@ template <typename T> struct SingleLattice {
         return own;
     }
 
-    // Splats value(point), alternating between the two lattices of `own`: consecutive points share vertices, and their sums
-    // would wait for each other in one lattice. C is the number of corners if it is known at compile time, else 0.
+    // Splats value(point), alternating between the two lattices of `own`: consecutive points share vertices, and their
+    // sums would wait for each other in one lattice. C is the number of corners if it is known at compile time, else 0.
     template <int C, typename F>
     void splat(const std::int32_t* index, const T* weight, Range points, F&& value, T* own) const {
         const int count = C ? C : corners;

@@ -43,8 +43,7 @@ template <int C, typename T> struct WeightRows {
     }
     inline void scaled(const T* weight, std::int64_t i, Vec<T> factor, T* out) const {
         if constexpr (C != 0) {
-            if (whole(i))
-                return scale<C, T>(weight + i * C, factor, out + i * C, std::make_integer_sequence<int, C>{});
+            if (whole(i)) return scale<C, T>(weight + i * C, factor, out + i * C, std::make_integer_sequence<int, C>{});
         }
         for (int l = 0; l < W && i + l < n; ++l)
             for (int c = 0; c < corners; ++c)

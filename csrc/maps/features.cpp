@@ -24,7 +24,8 @@ bool fill(const Pixels<T>& pixels, const std::int64_t* sizes, int some_axes, con
 #endif
     for (std::int64_t line = 0; line < pixels.images * lines; ++line) {
         const std::int64_t image = line / lines;
-        const T* __restrict value = pixels.values + image * pixels.image + (line - image * lines) * length * pixels.pixel;
+        const T* __restrict value =
+            pixels.values + image * pixels.image + (line - image * lines) * length * pixels.pixel;
         T* __restrict row = out + line * length * width;
         std::int64_t rest = line;
         for (int a = axes - 2; a >= 0; --a) {

@@ -12,9 +12,10 @@ template <typename T> struct Pixels {
     int channels;
 };
 
-// out (images * n, axes + channels), where n is the product of the grid's `axes` sizes. `inverse` holds 1 / bandwidth, of the
-// axes first. False if a value is not finite.
+// out (images * n, axes + channels), where n is the product of the grid's `axes` sizes. `inverse` holds 1 / bandwidth,
+// of the axes first. False if a value is not finite.
 template <typename T>
-bool bilateral_features(const Pixels<T>& pixels, const std::int64_t* sizes, int axes, const T* inverse, T* out, int threads);
+bool bilateral_features(const Pixels<T>& pixels, const std::int64_t* sizes, int axes, const T* inverse, T* out,
+                        int threads);
 
 }  // namespace fwcrf

@@ -1,15 +1,14 @@
-// Transposes between a network's layout, channel after channel, and the library's, pixel after pixel; with logarithms and
-// argmax in the same pass.
+// Transposes between a network's layout, channel after channel, and the library's, pixel after pixel; with logarithms
+// and argmax in the same pass.
 #include "bind/functions.hpp"
 #include "simd/math.hpp"
 #include "simd/rows.hpp"
 
 namespace fwcrf::FWCRF_ISA {
 
-// out[b][j][i] = act(x[b][i][j], beside[b][j][i]), where `beside` may be null. In squares of W x W entries; the last square
-// ends with the row or column. A tile that is narrower than a square is transposed entry by entry.
-template <typename T, typename F>
-static void transposed(const TransposeArgs<T>& a, F&& act) {
+// out[b][j][i] = act(x[b][i][j], beside[b][j][i]), where `beside` may be null. In squares of W x W entries; the last
+// square ends with the row or column. A tile that is narrower than a square is transposed entry by entry.
+template <typename T, typename F> static void transposed(const TransposeArgs<T>& a, F&& act) {
     constexpr std::int64_t W = kLanes<T>, kTile = 64;  // tiles of both arrays fit into the first-level cache together
     const std::int64_t rows = a.rows, columns = a.columns;
     const std::int64_t down = (rows + kTile - 1) / kTile, across = (columns + kTile - 1) / kTile;
@@ -17,8 +16,8 @@ static void transposed(const TransposeArgs<T>& a, F&& act) {
 #pragma omp parallel for schedule(static) num_threads(a.threads)
 #endif
     for (std::int64_t tile = 0; tile < a.batch * down * across; ++tile) {
-        // Tiles follow the longer side. One array is then read or written in one stretch of memory, the other in as many
-        // streams as the shorter side is long; the processor prefetches only a few streams by itself.
+        // Tiles follow the longer side. One array is then read or written in one stretch of memory, the other in as
+        // many streams as the shorter side is long; the processor prefetches only a few streams by itself.
         const bool wide = columns >= rows;
         const std::int64_t within = tile % (down * across), image = tile / (down * across);
         const std::int64_t i0 = (wide ? within % down : within / across) * kTile;
@@ -111,8 +110,7 @@ template <typename T> struct Largest {
     }
 };
 
-template <typename T>
-void argmax(const T* x, std::int64_t n, std::int64_t length, std::int64_t* out, int threads) {
+template <typename T> void argmax(const T* x, std::int64_t n, std::int64_t length, std::int64_t* out, int threads) {
     constexpr std::int64_t W = kLanes<T>;
     const std::int64_t groups = whole_groups<T>(n, length);
     (void)threads;
@@ -128,7 +126,8 @@ void argmax(const T* x, std::int64_t n, std::int64_t length, std::int64_t* out, 
 }
 
 // Transpose and argmax in one pass, for groups [begin, end) of rows of every image, G groups together.
-template <int G, typename T> static void transpose_and_argmax(const TransposeArgs<T>& a, std::int64_t begin, std::int64_t end) {
+template <int G, typename T>
+static void transpose_and_argmax(const TransposeArgs<T>& a, std::int64_t begin, std::int64_t end) {
     constexpr std::int64_t W = kLanes<T>, kAhead = 8 * W;
     const std::int64_t rows = a.rows, columns = a.columns, several = (end - begin) / G;
 #ifdef _OPENMP

@@ -26,15 +26,12 @@ template <typename T, typename Rule> struct Copies {
         }
         const std::int64_t from = first * a.length;
         for (std::int64_t r = 0; r < count; ++r)
-            for (std::int64_t i = 0; i < a.length; ++i)
-                x[r * stride + i] = a.scale * a.x[from + r * a.length + i];
+            for (std::int64_t i = 0; i < a.length; ++i) x[r * stride + i] = a.scale * a.x[from + r * a.length + i];
         for (std::int64_t r = 0; a.p && r < count; ++r)
-            for (std::int64_t i = 0; i < a.length; ++i)
-                p[r * stride + i] = a.p[from + r * a.length + i];
+            for (std::int64_t i = 0; i < a.length; ++i) p[r * stride + i] = a.p[from + r * a.length + i];
         Rule::apply(x, p, out, stride, T(1), scratch);
         for (std::int64_t r = 0; r < count; ++r)
-            for (std::int64_t i = 0; i < a.length; ++i)
-                a.out[from + r * a.length + i] = out[r * stride + i];
+            for (std::int64_t i = 0; i < a.length; ++i) a.out[from + r * a.length + i] = out[r * stride + i];
     }
 };
 

@@ -1,11 +1,12 @@
 // Rows to their simplices: Euclidean projection, softmax, and the derivatives of both.
 //
-// W rows are mapped at a time, W the lanes of a vector. Results per row (maximum, sums, threshold) are in one vector with a
-// lane per row; operations per entry go along the rows. The last vector of a row ends with the row, so that all accesses stay
-// inside the arrays. The result of a row depends on that row alone: not on its place, nor on the number of threads.
+// W rows are mapped at a time, W the lanes of a vector. Results per row (maximum, sums, threshold) are in one vector
+// with a lane per row; operations per entry go along the rows. The last vector of a row ends with the row, so that all
+// accesses stay inside the arrays. The result of a row depends on that row alone: not on its place, nor on the number
+// of threads.
 //
-// In an unnamed namespace: simplex.cpp is compiled without floating-point contraction, and the linker must not give it the
-// code of another file.
+// In an unnamed namespace: simplex.cpp is compiled without floating-point contraction, and the linker must not give it
+// the code of another file.
 #pragma once
 
 #include "simd/math.hpp"
@@ -15,10 +16,10 @@ namespace fwcrf::FWCRF_ISA {
 namespace {
 
 // max(x - t, 0) with the t that makes the sum 1. For any set of entries, t is at least (sum of the entries
-// - 1) / (number of entries), with equality for the set of entries above t. For most rows the largest of these bounds over
-// the few largest entries is t, and the next largest entry tells whether it is. If not, Newton's method continues: the sum of
-// the positive parts is convex in t, so its steps never pass the solution, and fewer and fewer entries are above t. Labels
-// that no row keeps are dropped.
+// - 1) / (number of entries), with equality for the set of entries above t. For most rows the largest of these bounds
+// over the few largest entries is t, and the next largest entry tells whether it is. If not, Newton's method continues:
+// the sum of the positive parts is convex in t, so its steps never pass the solution, and fewer and fewer entries are
+// above t. Labels that no row keeps are dropped.
 template <typename T> struct Project {
     static constexpr int W = kLanes<T>;
     static constexpr int kLargest = 5;
@@ -174,8 +175,7 @@ template <typename T> struct Softmax {
             T* const to = out + r * length;
             // Loaded before the overlapping vector is changed.
             const Vec<T> last = load(to + length - W);
-            for (std::int64_t at = 0; at + W < length; at += W)
-                store(to + at, load(to + at) * lanes[r]);
+            for (std::int64_t at = 0; at + W < length; at += W) store(to + at, load(to + at) * lanes[r]);
             store(to + length - W, last * lanes[r]);
         }
     }

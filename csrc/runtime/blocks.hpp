@@ -1,8 +1,9 @@
 // Memory for large arrays. A freed block is kept for the next array of about the same size.
 //
-// The system clears fresh memory page by page (4 KB) on first touch, which can take longer than the filter that fills it. So
-// blocks use large pages if the system has them, and freed blocks are held, because every step needs the same sizes again: up
-// to 192 MB, and up to 1 GB that the system may reclaim at any time. The block that was freed first is given up first.
+// The system clears fresh memory page by page (4 KB) on first touch, which can take longer than the filter that fills
+// it. So blocks use large pages if the system has them, and freed blocks are held, because every step needs the same
+// sizes again: up to 192 MB, and up to 1 GB that the system may reclaim at any time. The block that was freed first is
+// given up first.
 #pragma once
 
 #include <cstddef>

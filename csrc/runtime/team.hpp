@@ -13,9 +13,7 @@ namespace fwcrf::FWCRF_ISA {
 struct Range {
     std::int64_t begin, end;
 };
-static inline Range share(std::int64_t n, int part, int parts) {
-    return {n * part / parts, n * (part + 1) / parts};
-}
+static inline Range share(std::int64_t n, int part, int parts) { return {n * part / parts, n * (part + 1) / parts}; }
 
 struct Team {
     int thread, threads;
@@ -28,8 +26,8 @@ static inline Team this_team() {
 #endif
 }
 
-// A step between two barriers takes microseconds; a thread that sleeps in OpenMP's barrier needs tens of microseconds to
-// wake up. So: wait actively for a while, then yield.
+// A step between two barriers takes microseconds; a thread that sleeps in OpenMP's barrier needs tens of microseconds
+// to wake up. So: wait actively for a while, then yield.
 struct Barrier {
     int arrived = 0, round = 0;
 

@@ -1,7 +1,7 @@
 // Exponentials and logarithms of vectors.
 //
-// In an unnamed namespace: maps/simplex.cpp is compiled without floating-point contraction, and the linker must not give it
-// the code of another file.
+// In an unnamed namespace: maps/simplex.cpp is compiled without floating-point contraction, and the linker must not
+// give it the code of another file.
 #pragma once
 
 #include "simd/vectors.hpp"
@@ -19,9 +19,8 @@ template <> struct Exp<float> {
     static constexpr float shift = 12582912.0f + 127;
     static constexpr float smallest = -87.3365f;  // below, the result is not a normal number
     static constexpr float log2_high = 0.693359375f, log2_low = -2.12194440e-4f;
-    static constexpr float coefficients[] = {0.0013814464761576854f, 0.0083687806225661850f,
-                                             0.041668394259000904f, 0.16666520105542569f,
-                                             0.49999993412261584f};
+    static constexpr float coefficients[] = {0.0013814464761576854f, 0.0083687806225661850f, 0.041668394259000904f,
+                                             0.16666520105542569f, 0.49999993412261584f};
 };
 template <> struct Exp<double> {
     static constexpr int mantissa = 52;
@@ -29,10 +28,9 @@ template <> struct Exp<double> {
     static constexpr double smallest = -708.396;
     static constexpr double log2_high = 6.93145751953125e-1, log2_low = 1.42860682030941723212e-6;
     static constexpr double coefficients[] = {
-        2.4999967558549397007e-8,  2.7630379151550550871e-7,  2.7557587338095055878e-6,
-        0.000024801492761211318725, 0.00019841269504765310988, 0.001388888894392427279,
-        0.0083333333334956270615,  0.041666666666529181958,   0.16666666666666410221,
-        0.50000000000000107218};
+        2.4999967558549397007e-8,  2.7630379151550550871e-7, 2.7557587338095055878e-6, 0.000024801492761211318725,
+        0.00019841269504765310988, 0.001388888894392427279,  0.0083333333334956270615, 0.041666666666529181958,
+        0.16666666666666410221,    0.50000000000000107218};
 };
 
 // For x <= 0, including minus infinity.
@@ -49,8 +47,8 @@ template <typename T> static inline Vec<T> exp(Vec<T> x) {
     return select(x < E::smallest, Vec<T>{}, e * power);
 }
 
-// base^x for any x, with the base that is fastest: for ratios of exponentials, where x carries the factor per_e = log_base(e).
-// Relative error 2e-7 in float.
+// base^x for any x, with the base that is fastest. For ratios of exponentials: x carries the factor per_e, the
+// logarithm of e to that base. Relative error 2e-7 in float.
 template <typename T> struct Power;
 template <> struct Power<float> {
     static constexpr float per_e = 1.44269504f;           // base 2
@@ -79,8 +77,8 @@ template <typename T> static inline Vec<T> power(Vec<T> x) {
     }
 }
 
-// log x = e log 2 + 2 artanh s with x = 2^e m, m about 1 and s = (m - 1) / (m + 1); for positive normal numbers and NaN.
-// The number of terms of the series makes it exact to rounding.
+// log x = e log 2 + 2 artanh s with x = 2^e m, m about 1 and s = (m - 1) / (m + 1); for positive normal numbers and
+// NaN. The number of terms of the series makes it exact to rounding.
 template <typename T> struct Log;
 template <> struct Log<float> {
     static constexpr int terms = 5;

@@ -21,8 +21,9 @@ template <typename T> struct Row {
     }
 };
 
-// Calls act(group, column, vector of the column's entries) for G groups of W rows, W the lanes of a vector; some columns come
-// twice. All groups of a few columns come before the next columns, so that the caller writes to few cache lines at a time.
+// Calls act(group, column, vector of the column's entries) for G groups of W rows, W the lanes of a vector; some
+// columns come twice. All groups of a few columns come before the next columns, so that the caller writes to few cache
+// lines at a time.
 template <int G = 1, typename T, typename F>
 static inline void columns_of(const T* rows, std::int64_t length, F&& act) {
     constexpr std::int64_t W = kLanes<T>;
@@ -43,7 +44,8 @@ static inline void columns_of(const T* rows, std::int64_t length, F&& act) {
     }
 }
 
-// The number of groups of W rows that can be read as whole vectors: a short row is read past its end if more rows follow.
+// The number of groups of W rows that can be read as whole vectors: a short row is read past its end if more rows
+// follow.
 template <typename T> static std::int64_t whole_groups(std::int64_t n, std::int64_t length) {
     constexpr std::int64_t W = kLanes<T>;
     const std::int64_t past = length < W ? (W - 1) / length : 0;

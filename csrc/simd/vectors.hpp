@@ -1,10 +1,10 @@
 // Vectors as wide as the instruction set that the file is compiled for, and named functions on them.
 //
-// Only this folder uses the compiler's vector extensions and intrinsics. Other files use arithmetic operators, comparisons and
-// the functions below, so that another SIMD library needs a change of this folder alone.
+// Only this folder uses the compiler's vector extensions and intrinsics. Other files use arithmetic operators,
+// comparisons and the functions below, so that another SIMD library needs a change of this folder alone.
 //
-// All functions are static: files compiled for different instruction sets must share no function with external linkage, or
-// the linker would keep one copy for all of them.
+// All functions are static: files compiled for different instruction sets must share no function with external linkage,
+// or the linker would keep one copy for all of them.
 #pragma once
 
 #include <cstdint>

@@ -4,25 +4,30 @@
 #include "grid/arguments.hpp"
 #include "lattice/arguments.hpp"
 
+#include <iterator>
+
 namespace fwcrf {
 
 // (K + diag(shift)) (x) M, with K on a lattice or on a grid, and M a matrix or Potts.
 template <typename T> struct Term {
-    FilterArgs<T> lattice;           // x, out, n, channels, shift and threads are not used
-    Grid<T> grid;                    // axes = 0 if the term has a lattice
-    const T* shift;                  // (n) or null
+    FilterArgs<T> lattice;  // x, out, n, channels, shift and threads are not used
+    Grid<T> grid;           // axes = 0 if the term has a lattice
+    const T* shift;         // (n) or null
     T potts;
-    const T* matrix;                 // (channels, channels), or null for Potts
+    const T* matrix;  // (channels, channels), or null for Potts
 };
 
 // A step from x to x + step (p - x), row by row, with p = map(v) and v = scale (P x + unary u) + keep x + lean w.
-// w is the dual variable of a solver that has one. A derivative map returns the map's derivative at p = `other`, times v.
-// The names are bound for Python: kMaps and kDuals are in the order of the enums.
+// w is the dual variable of a solver that has one. A derivative map returns the map's derivative at p = `other`, times
+// v. The names are bound for Python: kMaps and kDuals are in the order of the enums.
 enum class Map : int { none, softmax, project, vertex, softmax_derivative, project_derivative };
 constexpr const char* kMaps[] = {"none", "softmax", "project", "vertex", "softmax derivative", "project derivative"};
 // The new w: w itself; v minus its maximum; w + x - p.
 enum class Dual : int { none, logits, multipliers };
 constexpr const char* kDuals[] = {"none", "logits", "multipliers"};
+static_assert(std::size(kMaps) == static_cast<int>(Map::project_derivative) + 1 &&
+                  std::size(kDuals) == static_cast<int>(Dual::multipliers) + 1,
+              "a name for every map and dual");
 template <typename T> struct Update {
     Map map;
     T scale, keep, step, unary, lean;
@@ -33,8 +38,8 @@ constexpr int kMaxTerms = 8;
 // Labels with gradients, matrices or duals that the engine takes, on every instruction set: rows of 256 bytes.
 template <typename T> constexpr std::int64_t kMostLabels = 256 / sizeof(T);
 
-// Upper bounds on the messages of Potts terms: `all` over all labels of a pixel together, and `last` over (message to the
-// last label) x (probability of the last label after the step).
+// Upper bounds on the messages of Potts terms: `all` over all labels of a pixel together, and `last` over (message to
+// the last label) x (probability of the last label after the step).
 template <typename T> struct MessageBound {
     T all = 0, last = 0;
     void raise(T to_all, T to_last) {
@@ -46,60 +51,61 @@ template <typename T> struct MessageBound {
 template <typename T> struct Start {
     Map map;
     T scale;
-    const T* other;                  // (n, channels) for derivatives, else null
-    T* out;                          // (n, channels)
+    const T* other;  // (n, channels) for derivatives, else null
+    T* out;          // (n, channels)
 };
 // Softmax over several panels of labels: each panel writes exp(v) and adds to `sum`; the next step multiplies x by
 // factor = 1 / sum.
 template <typename T> struct Shared {
-    const T* factor;                 // (n) or null
-    T* sum;                          // (n)
+    const T* factor;  // (n) or null
+    T* sum;           // (n)
 };
-// out = P x + unary u with P the sum of the terms, or `steps` updates in a row, each from the result of the previous update.
+// out = P x + unary u with P the sum of the terms, or `steps` updates in a row, each from the result of the previous
+// update.
 template <typename T> struct StepArgs {
-    const T* x;                      // (n, channels)
-    const T* unary;                  // (n, channels) or null
+    const T* x;      // (n, channels)
+    const T* unary;  // (n, channels) or null
     std::int64_t n, channels;
     int terms;
     const Term<T>* term;
     int steps;
-    const Update<T>* update;         // (steps)
+    const Update<T>* update;  // (steps)
     // (steps) arrays (n, channels). They may be one array, or x. With many labels only the last array is filled. The
     // last pointer may be null if only `sum` is wanted.
     T* const* out;
-    const T* const* other;           // (steps) arrays (n, channels), or null
-    T* sum;                          // (n, channels) or null: the sum of all derivatives, from `start` on
-    T* dual;                         // (n, channels) or null: w
-    // (terms, channels, channels) or null: the derivative of <other, out> in each Potts weight or matrix, summed over the
-    // steps. For Potts only the first entry is filled.
+    const T* const* other;  // (steps) arrays (n, channels), or null
+    T* sum;                 // (n, channels) or null: the sum of all derivatives, from `start` on
+    T* dual;                // (n, channels) or null: w
+    // (terms, channels, channels) or null: the derivative of <other, out> in each Potts weight or matrix, summed over
+    // the steps. For Potts only the first entry is filled.
     double* slopes;
     int threads;
     MessageBound<T>* bound = nullptr;  // raised if every term is Potts
-    bool plain = false;              // a Potts term gives w y instead of w (sum(y) - y)
-    const Start<T>* start = nullptr;  // with many labels only softmax(-unary), and x is the unary
+    bool plain = false;                // a Potts term gives w y instead of w (sum(y) - y)
+    const Start<T>* start = nullptr;   // with many labels only softmax(-unary), and x is the unary
     const Shared<T>* shared = nullptr;
 };
 
 // For each label: the smallest u minus the smallest u of its row, and the largest x.
 template <typename T> struct SpanArgs {
-    const T *x, *unary;              // (n, labels); x may be null, which stands for 0
+    const T *x, *unary;  // (n, labels); x may be null, which stands for 0
     std::int64_t n, labels;
-    T *gap, *most;                   // (labels)
+    T *gap, *most;  // (labels)
     int threads;
 };
 
 // All labels that are not in `kept` merged into one label: x is their sum, exp(scale u) the sum of their exponentials.
 // The inverse gives each label its share of the sum. With scale = 0 the labels are dropped instead of merged.
 template <typename T> struct MergeArgs {
-    const T *x, *unary;              // (n, labels), n and labels at least the lanes of a vector; x null: softmax(-unary)
+    const T *x, *unary;  // (n, labels), n and labels at least the lanes of a vector; x null: softmax(-unary)
     std::int64_t n, labels;
-    const std::int64_t* kept;        // (count)
+    const std::int64_t* kept;  // (count)
     std::int64_t count;
-    const T* merged;                 // (labels): 1 for a merged label, 0 for a kept label
-    T scale;                         // negative, or 0 to drop labels
+    const T* merged;  // (labels): 1 for a merged label, 0 for a kept label
+    T scale;          // negative, or 0 to drop labels
     // (n, count + 1) with the merged label last, or (n, count) if labels are dropped. `few` may be null for a merge.
     T *few, *few_unary;
-    T* out;                          // (n, labels), for the inverse
+    T* out;  // (n, labels), for the inverse
     int threads;
 };
 

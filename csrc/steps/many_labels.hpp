@@ -1,5 +1,5 @@
-// Steps with many labels and Potts terms: panels of a few labels through the kernels, one after the other, then all labels of
-// a pixel through the map.
+// Steps with many labels and Potts terms: panels of a few labels through the kernels, one after the other, then all
+// labels of a pixel through the map.
 #pragma once
 
 #include "runtime/blocks.hpp"
@@ -43,7 +43,8 @@ template <typename T> struct ManyLabels {
         bool finite = true;
         if (only_softmax() && run_softmax(finite)) return finite;
         bool back = false;  // true if a step reads the old x, so that y needs its own buffer
-        for (int step = 0; step < a.steps; ++step) back = back || a.update[step].keep != T(0) || a.update[step].step != T(1);
+        for (int step = 0; step < a.steps; ++step)
+            back = back || a.update[step].keep != T(0) || a.update[step].step != T(1);
         const std::int64_t size = a.n * a.channels;
         const Lent memory((back ? 2 : 1) * size);
         T* const x = memory.values;
@@ -56,12 +57,13 @@ template <typename T> struct ManyLabels {
         return finite;
     }
 
-    // True for full steps to softmax: panels share only the sums of exponentials, by which x is divided when it is scattered
-    // next.
+    // True for full steps to softmax: panels share only the sums of exponentials, by which x is divided when it is
+    // scattered next.
     bool only_softmax() const {
         for (int step = 0; step < a.steps; ++step) {
             const Update<T>& m = a.update[step];
-            if (m.map != Map::softmax || m.keep != T(0) || m.step != T(1) || m.unary != T(1) || !(m.scale < T(0))) return false;
+            if (m.map != Map::softmax || m.keep != T(0) || m.step != T(1) || m.unary != T(1) || !(m.scale < T(0)))
+                return false;
         }
         return a.unary && !a.bound;
     }
@@ -91,9 +93,10 @@ template <typename T> struct ManyLabels {
                 T* const out = x + at;
                 const Start<T> start{Map::softmax, T(-1), nullptr, out};
                 const bool begin = step < 0;
-                finite &= few_labels(StepArgs<T>{begin ? u + at : out, u + at, a.n, labels, a.terms, a.term, begin ? 0 : 1,
-                                                  begin ? nullptr : a.update + step, &out, nullptr, nullptr, nullptr, nullptr,
-                                                  a.threads, nullptr, false, begin ? &start : nullptr, &shared});
+                finite &=
+                    few_labels(StepArgs<T>{begin ? u + at : out, u + at, a.n, labels, a.terms, a.term, begin ? 0 : 1,
+                                           begin ? nullptr : a.update + step, &out, nullptr, nullptr, nullptr, nullptr,
+                                           a.threads, nullptr, false, begin ? &start : nullptr, &shared});
             });
             if (!divide(factor, sum)) return false;
         }
@@ -148,7 +151,7 @@ template <typename T> struct ManyLabels {
         for_panels([&](std::int64_t, std::int64_t labels, std::int64_t at) {
             T* const out = y + at;
             finite &= few_labels(StepArgs<T>{x + at, nullptr, a.n, labels, a.terms, a.term, 1, &nowhere, &out, nullptr,
-                                              nullptr, nullptr, nullptr, a.threads, nullptr, true});
+                                             nullptr, nullptr, nullptr, a.threads, nullptr, true});
         });
         return finite;
     }
@@ -194,7 +197,8 @@ template <typename T> struct ManyLabels {
     }
 
     // row = v = scale (total(y) - y + unary u) + keep x, -inf past the labels. Returns y of the last label.
-    inline T prepare(const Update<T>& update, std::int64_t i, const T* x, const T* y, T* row, T* spare, MessageBound<T>& bound) const {
+    inline T prepare(const Update<T>& update, std::int64_t i, const T* x, const T* y, T* row, T* spare,
+                     MessageBound<T>& bound) const {
         const bool plain = update.map == Map::none;
         const T scale = plain ? T(1) : update.scale, keep = plain ? T(0) : update.keep, weight = update.unary;
         const T* const unary = a.unary && weight != T(0) ? a.unary + i * a.channels : nullptr;
@@ -225,7 +229,9 @@ template <typename T> struct ManyLabels {
                 store(row + s, load(spare + s) + update.step * (load(row + s) - load(spare + s)));
         }
         if (out) return put(out + i * a.channels, row, a.channels);
-        for_panels([&](std::int64_t first, std::int64_t labels, std::int64_t at) { put(x + at + i * labels, row + first, labels); });
+        for_panels([&](std::int64_t first, std::int64_t labels, std::int64_t at) {
+            put(x + at + i * labels, row + first, labels);
+        });
     }
 
     // All labels of pixel i of an array of panels; zero past the labels.

@@ -31,7 +31,8 @@ template <typename T, int NV> struct PixelRows {
     // True if pixel i can be read as whole vectors.
     inline bool inside(std::int64_t i) const { return i + overhang < n; }
     // Replaces the values past the labels, which need not be finite.
-    inline void set_past(Vec<T> (&v)[NV], Vec<T> past) const {
+    inline void set_past(Vec<T> (&v)[NV], Vec<T> past) const { set_past(v, mask, past); }
+    static inline void set_past(Vec<T> (&v)[NV], const Vec<T> (&mask)[kTail], Vec<T> past) {
         for (int k = 0; k < kTail; ++k) v[kFull + k] = select(mask[k] != T(0), v[kFull + k], past);
     }
     // The first label of the vector that holds the last label, and that vector.
@@ -69,8 +70,8 @@ template <typename T, int NV> struct PixelRows {
     static inline void put(T* to, const T* row, std::int64_t channels) {
         if (NV == 1 && channels < W) return store_part(to, load(row), channels);
         for (int k = 0; k < kFull; ++k) store(to + k * W, load(row + k * W));
-        for (std::int64_t at = kFull * W; at < channels; at += W) {
-            const std::int64_t place = at + W <= channels ? at : channels - W;
+        for (int k = kFull; k < NV && (kTail == 1 || k * W < channels); ++k) {
+            const std::int64_t place = (k + 1) * W <= channels ? k * W : channels - W;
             store(to + place, load(row + place));
         }
     }

@@ -1,5 +1,5 @@
-// Label pruning: bounds that tell which labels matter, and arrays with few labels. The labels that do not matter are dropped,
-// or merged into one label.
+// Label pruning: bounds that tell which labels matter, and arrays with few labels. The labels that do not matter are
+// dropped, or merged into one label.
 #include "bind/functions.hpp"
 #include "maps/simplex_rows.hpp"
 #include "runtime/scratch.hpp"
@@ -61,8 +61,7 @@ template <typename T> void label_spans(const SpanArgs<T>& a) {
     const std::int64_t each = (a.labels + 15) / 16 * 16;
     thread_local Scratch scratch;
     T* const memory = scratch.get<T>(2 * each * a.threads);
-    for (std::int64_t s = 0; s < 2 * each * a.threads; ++s)
-        memory[s] = s / each % 2 ? T(0) : kInfinity<T>;
+    for (std::int64_t s = 0; s < 2 * each * a.threads; ++s) memory[s] = s / each % 2 ? T(0) : kInfinity<T>;
 #ifdef _OPENMP
 #pragma omp parallel for schedule(static) num_threads(a.threads)
 #endif
@@ -80,8 +79,8 @@ template <typename T> void label_spans(const SpanArgs<T>& a) {
     }
 }
 
-// The merged labels, vector by vector of a row: part = 1 and bias = 0 for a merged label, 0 and -inf for a kept label. A label
-// that is in two vectors counts in the first vector.
+// The merged labels, vector by vector of a row: part = 1 and bias = 0 for a merged label, 0 and -inf for a kept label.
+// A label that is in two vectors counts in the first vector.
 template <typename T> struct Merged {
     static constexpr int W = kLanes<T>;
     const Row<T> row;

@@ -1,8 +1,8 @@
 // Steps of a solver on P x + u: with two labels, few labels or many labels.
 //
-// First all terms scatter x: lattices by splat and blur, grids by filters onto fewer rows. Then every block of pixels reads
-// its part of each term while the block is in the first-level cache, combines the terms over the labels, maps the result, and
-// writes it once; in the same pass it is scattered for the next step.
+// First all terms scatter x: lattices by splat and blur, grids by filters onto fewer rows. Then every block of pixels
+// reads its part of each term while the block is in the first-level cache, combines the terms over the labels, maps the
+// result, and writes it once; in the same pass it is scattered for the next step.
 #include "bind/functions.hpp"
 #include "steps/few_labels.hpp"
 #include "steps/many_labels.hpp"

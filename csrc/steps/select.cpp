@@ -29,8 +29,8 @@ void spread_columns(const T* x, std::int64_t n, std::int64_t labels, const std::
     }
 }
 
-#define FWCRF_COLUMNS(T)                                                                                           \
-    template void take_columns(const T*, std::int64_t, std::int64_t, const std::int64_t*, std::int64_t, T*, int);  \
+#define FWCRF_COLUMNS(T)                                                                                               \
+    template void take_columns(const T*, std::int64_t, std::int64_t, const std::int64_t*, std::int64_t, T*, int);      \
     template void spread_columns(const T*, std::int64_t, std::int64_t, const std::int64_t*, std::int64_t, T*, int);
 FWCRF_COLUMNS(float)
 FWCRF_COLUMNS(double)

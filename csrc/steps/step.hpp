@@ -1,4 +1,5 @@
-// One step of a solver, block by block of pixels: P x + u, the map, the result, and the splat of the result for the next step.
+// One step of a solver, block by block of pixels: P x + u, the map, the result, and the splat of the result for the
+// next step.
 #pragma once
 
 #include "maps/simplex_rows.hpp"
@@ -6,7 +7,8 @@
 
 namespace fwcrf::FWCRF_ISA {
 
-// Maps W rows of `length` values in place, of which the first `labels` are labels. W is the number of lanes of a vector.
+// Maps W rows of `length` values in place, of which the first `labels` are labels. W is the number of lanes of a
+// vector.
 template <typename T>
 static inline void map_rows(Map map, T* rows, std::int64_t length, std::int64_t labels, T* block) {
     switch (map) {
@@ -73,15 +75,11 @@ template <typename T, int NV> struct Step {
         alone = true;
     }
 
-    bool derivative() const {
-        return update.map == Map::softmax_derivative || update.map == Map::project_derivative;
-    }
+    bool derivative() const { return update.map == Map::softmax_derivative || update.map == Map::project_derivative; }
     // True if v is more than a multiple of P x + u, or is stored.
     bool leaning() const { return update.keep != T(0) || update.lean != T(0) || update.dual == Dual::logits; }
     // True for softmax without the search for the largest entry, with powers to the base of Power.
-    bool fast_softmax(const Workspace& work) const {
-        return update.map == Map::softmax && !leaning() && !work.careful;
-    }
+    bool fast_softmax(const Workspace& work) const { return update.map == Map::softmax && !leaning() && !work.careful; }
 
     // Runs the step for a thread's share of the pixels.
     MessageBound<T> run(Team team, double* slopes, Barrier& barrier) const {
@@ -204,8 +202,8 @@ template <typename T, int NV> struct Step {
         write(all, whole, added);
     }
 
-    // From scale (P x + u) to the result, zero past the labels. False if the fast softmax is not precise enough here; then the
-    // block is computed again, carefully.
+    // From scale (P x + u) to the result, zero past the labels. False if the fast softmax is not precise enough here;
+    // then the block is computed again, carefully.
     bool map_block(const Block& block, Rows& at, Workspace& work) const {
         const std::int64_t count = block.pixels, whole = (count + W - 1) / W * W;
         T* const rows = at.rows;
@@ -274,7 +272,8 @@ template <typename T, int NV> struct Step {
         return !any(~((whole > Power<T>::least) & (whole < Power<T>::most)));
     }
 
-    // The same for rows of one vector, with a lane per pixel: only as many powers as labels, and relative to the largest entry.
+    // The same for rows of one vector, with a lane per pixel: only as many powers as labels, and relative to the
+    // largest entry.
     bool exponentials_of_one_vector(Rows& at, std::int64_t first) const {
         Vec<T> v[W], sum{};
         for (int r = 0; r < W; ++r) v[r] = load(at.rows + (first + r) * kRow);
@@ -297,7 +296,8 @@ template <typename T, int NV> struct Step {
         map_rows(update.map, rows, kRow, a.channels, block);
     }
 
-    // The value that the derivative of the map subtracts from each of W rows: <p, v>, or the mean of v over the support of p.
+    // The value that the derivative of the map subtracts from each of W rows: <p, v>, or the mean of v over the support
+    // of p.
     void derive(Rows& at, std::int64_t first) const {
         const T *const p = at.others + first * kRow, *const rows = at.rows + first * kRow;
         if (update.map == Map::softmax_derivative) {

@@ -1,7 +1,7 @@
 // The terms of a model: P x + u for a block of pixels, from all kernels, their compatibilities and the unary.
 //
-// x is scattered (splat into lattices, taken by grids line by line); then lattices are blurred and grids filtered; then P x + u
-// is read for any block.
+// x is scattered (splat into lattices, taken by grids line by line); then lattices are blurred and grids filtered; then
+// P x + u is read for any block.
 #pragma once
 
 #include "grid/coarse.hpp"
@@ -24,20 +24,19 @@ template <typename T, int NV> struct Terms {
     FilterArgs<T> lattice[kMaxTerms];
     BlurredLattice<T> blurred[kMaxTerms];
     CoarseGrid<T, NV> grid[kMaxTerms];
-    std::int64_t rows;        // rows of the image if a grid knows them, else pixels
-    std::int64_t across;      // pixels of a line of the image
-    int sliced = -1;          // the Potts lattice that `combine` reads itself
+    std::int64_t rows;    // rows of the image if a grid knows them, else pixels
+    std::int64_t across;  // pixels of a line of the image
+    int sliced = -1;      // the Potts lattice that `combine` reads itself
     bool matrices_too = false;
-    T* matrices;              // (terms, channels, kRow)
-    T* diagonal;              // (n): sum of weight * shift of the Potts terms
-    std::int64_t halo = 0;    // pixels of the previous block that grids still read
-    T* windows;               // (threads, halo + kPixels, kRow): the halo and a block
+    T* matrices;            // (terms, channels, kRow)
+    T* diagonal;            // (n): sum of weight * shift of the Potts terms
+    std::int64_t halo = 0;  // pixels of the previous block that grids still read
+    T* windows;             // (threads, halo + kPixels, kRow): the halo and a block
 
     bool is_grid(int c) const { return a.term[c].grid.axes > 0; }
     bool is_potts(int c) const { return !a.term[c].matrix; }
 
-    Terms(const StepArgs<T>& a, Scratch& scratch)
-        : a(a), pixel(a.n, a.channels), rows(a.n), across(kPixels) {
+    Terms(const StepArgs<T>& a, Scratch& scratch) : a(a), pixel(a.n, a.channels), rows(a.n), across(kPixels) {
         std::int64_t sizes[kMaxTerms], total = 0;
         const auto room = [&total](std::int64_t values) {
             const std::int64_t begin = total;
@@ -255,10 +254,11 @@ template <typename T, int NV> struct Terms {
         }
     }
 
-    // rows = the result of the query; given = the messages to the labels of the last vector, if query.bounded. With slopes,
-    // work.slopes += <other, K_c x> of each term c.
+    // rows = the result of the query; given = the messages to the labels of the last vector, if query.bounded. With
+    // slopes, work.slopes += <other, K_c x> of each term c.
     void gradient(const Block& block, const Query& query, const T* other, Workspace& work, T* rows, T* given) const {
-        matrices_too ? with_matrices(block, query, other, work, rows) : of_potts(block, query, other, work, rows, given);
+        matrices_too ? with_matrices(block, query, other, work, rows)
+                     : of_potts(block, query, other, work, rows, given);
     }
 
   private:
@@ -283,24 +283,24 @@ template <typename T, int NV> struct Terms {
         else if (lattice[slice].corners != 6)
             combine<0, Mode::slopes>(block, query, summed, slice, other, work, rows, given);
         else if (other) combine<6, Mode::slopes>(block, query, summed, slice, other, work, rows, given);
-        else if (query.total || !inside)
-            combine<6, Mode::total>(block, query, summed, slice, other, work, rows, given);
+        else if (query.total || !inside) combine<6, Mode::total>(block, query, summed, slice, other, work, rows, given);
         else combine<6, Mode::simple>(block, query, summed, slice, other, work, rows, given);
     }
 
-    // The hot loop. For each pixel i of the block, with Potts weights w_c and per label:
+    // The hot loop. For each pixel i of the block, per label, with Potts weights w_c:
     //
-    //     m_i    = sum_c w_c (K_c x)_i + diagonal_i x_i       the messages: summed terms + one sliced lattice + diagonals
-    //     rows_i = scale (total(m_i) - m_i + unary u_i)       total: the sum over the labels
+    //     m_i    = sum_c w_c (K_c x)_i + diagonal_i x_i        messages: summed terms, sliced lattice, diagonals
+    //     rows_i = scale (total(m_i) - m_i + unary u_i)        total: the sum over the labels
     //
-    // All labels get total(m_i), so that maps do not depend on it: it is left out unless query.total. In the code v = -scale m,
-    // then v - total(v) = scale (total(m) - m). With a.plain, rows = scale (m + unary u).
+    // All labels get total(m_i), so that maps do not depend on it: it is left out unless query.total.
+    // In the code v = -scale m, then v - total(v) = scale (total(m) - m). With a.plain, rows = scale (m + unary u).
     //
-    // C is the number of corners of the sliced lattice, 0 if unknown at compile time. Mode::simple: no total, and the block can
-    // be read as whole vectors. Mode::slopes: if `other` is not null, slopes_c += <other, (K_c + diag(shift_c)) x>.
+    // C is the number of corners of the sliced lattice, 0 if unknown at compile time. Mode::simple: no total, and the
+    // block can be read as whole vectors. Mode::slopes: slopes_c += <other, y_c> with y_c = (K_c + diag(shift_c)) x,
+    // unless `other` is null.
     template <int C, Mode M>
-    void combine(const Block& block, const Query& query, Summed summed, int slice, const T* other, Workspace& work, T* rows,
-                 T* given) const {
+    void combine(const Block& block, const Query& query, Summed summed, int slice, const T* other, Workspace& work,
+                 T* rows, T* given) const {
         const T scale = query.scale, of_sum = -scale * summed.weight, of_unary = scale * query.unary;
         const T of_slice = slice < 0 ? T(0) : -scale * a.term[slice].potts;
         const FilterArgs<T>* const l = slice < 0 ? nullptr : &lattice[slice];
@@ -313,8 +313,9 @@ template <typename T, int NV> struct Terms {
         const T* u = of_unary != T(0) && a.unary ? a.unary + block.first * channels : nullptr;
         const T *y = summed.rows, *self = diagonal + block.first;
         const bool total = M != Mode::simple && query.total, bounded = query.bounded, plain = a.plain;
-        const Pixel pixel = this->pixel;
         const Vec<T> past = query.past;
+        Vec<T> mask[Pixel::kTail];
+        for (int k = 0; k < Pixel::kTail; ++k) mask[k] = pixel.mask[k];
         T most = 0;
         Vec<T> of_sliced{}, of_summed{}, of_shift[2] = {};
         const T *const one = a.term[0].shift, *const two = a.terms > 1 ? a.term[1].shift : nullptr;
@@ -347,7 +348,7 @@ template <typename T, int NV> struct Terms {
             }
             if (bounded) store(given + q * W, pixel.last_vector(v) * (T(-1) / scale));
             if (total) {
-                pixel.set_past(v, Vec<T>{});
+                Pixel::set_past(v, mask, Vec<T>{});
                 const T whole = Pixel::row_total(v);
                 most = whole / -scale > most ? whole / -scale : most;
                 for (int k = 0; k < NV; ++k) v[k] -= whole;
@@ -358,7 +359,7 @@ template <typename T, int NV> struct Terms {
                 for (int k = 0; k < NV; ++k) v[k] += of_unary * Pixel::vector(u, k, inside, channels);
                 u += channels;
             }
-            pixel.set_past(v, past);
+            Pixel::set_past(v, mask, past);
             for (int k = 0; k < NV; ++k) store(rows + q * kRow + k * W, v[k]);
             x += channels;
             y += kRow;
@@ -371,7 +372,8 @@ template <typename T, int NV> struct Terms {
         for (int c = 0; c < a.terms; ++c) add_slope(c, sign * of_shift[c], work);
     }
 
-    // sum = weight K_c x over all Potts terms but `but`, without diagonals. With `other` also their slopes, with diagonals.
+    // sum = weight K_c x over all Potts terms but `but`, without diagonals. With `other` also their slopes, with
+    // diagonals.
     Summed add_potts(const Block& block, const T* x, T* sum, const T* other, int but, Workspace& work) const {
         int count = 0, only = -1;
         for (int c = 0; c < a.terms; ++c) {
@@ -432,8 +434,8 @@ template <typename T, int NV> struct Terms {
         }
     }
 
-    // target (+)= scale K_c x, and with `other` slope_c += <other, K_c x>. Values past the labels are undefined, but `other` is
-    // zero there.
+    // target (+)= scale K_c x, and with `other` slope_c += <other, K_c x>. Values past the labels are undefined, but
+    // `other` is zero there.
     template <bool Add>
     void kernel(int c, const Block& block, T scale, T* target, const T* other, Workspace& work) const {
         Vec<T> dots{};
@@ -448,8 +450,7 @@ template <typename T, int NV> struct Terms {
         for (int l = 0; l < W; ++l) work.slopes[c * a.channels * kRow] += lane(dots, l);
     }
 
-    template <bool Add>
-    inline void put(const Vec<T> (&v)[NV], T scale, T* target, const T* other, Vec<T>& dots) const {
+    template <bool Add> inline void put(const Vec<T> (&v)[NV], T scale, T* target, const T* other, Vec<T>& dots) const {
         for (int k = 0; k < NV; ++k) {
             store(target + k * W, Add ? load(target + k * W) + scale * v[k] : scale * v[k]);
             if (other) dots += load(other + k * W) * v[k];
@@ -532,7 +533,8 @@ template <typename T, int NV> struct Terms {
         for (; s < a.channels; ++s) add_outer<1>(block, other + s, y, slope + s * kRow);
     }
 
-    // Rows of a product that are computed together: as many as the registers hold, so that each load is used that often.
+    // Rows of a product that are computed together: as many as the registers hold, so that each load is used that
+    // often.
     static constexpr int kRows = NV < 9 ? 9 / NV : 1;
 
     // sum_r += the sum over i of factor(r, i) times row i.

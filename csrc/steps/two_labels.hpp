@@ -1,8 +1,8 @@
 // Steps with two labels and Potts terms: one number per pixel, z = x_1 - x_0.
 //
-// Kernels are applied to z alone: maps of v = scale (P x + unary u) + keep x depend only on the difference of its two entries,
-// v_1 - v_0 = -scale sum_c potts_c K_c z + scale unary (u_1 - u_0) + keep z. Lattices and images with one value per vertex or
-// pixel fit into the nearer caches, and pixels fill whole vectors.
+// Kernels are applied to z alone: maps of v = scale (P x + unary u) + keep x depend only on the difference of its two
+// entries, v_1 - v_0 = -scale sum_c potts_c K_c z + scale unary (u_1 - u_0) + keep z. Lattices and images with one
+// value per vertex or pixel fit into the nearer caches, and pixels fill whole vectors.
 #pragma once
 
 #include "grid/lines.hpp"
@@ -15,7 +15,8 @@ namespace fwcrf::FWCRF_ISA {
 
 template <typename T> struct TwoLabels {
     static constexpr int W = kLanes<T>;
-    static constexpr std::int64_t kEach = 64;  // pixels at a time: single stores are complete before they are read as vectors
+    static constexpr std::int64_t kEach =
+        64;  // pixels at a time: single stores are complete before they are read as vectors
 
     // True if two_labels supports all terms and updates.
     static bool takes(const StepArgs<T>& a) {

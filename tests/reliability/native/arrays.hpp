@@ -5,11 +5,11 @@
 #include <utility>
 #include <vector>
 
-#include "choices.hpp"
-#include "steps/select.hpp"
-#include "maps/features.hpp"
 #include "bind/dispatch.hpp"
+#include "choices.hpp"
+#include "maps/features.hpp"
 #include "runtime/blocks.hpp"
+#include "steps/select.hpp"
 
 namespace fwcrf {
 
@@ -106,8 +106,9 @@ template <typename T> void columns(Choices& c) {
     if (n < lanes || labels < lanes || count > labels) return;
     Array<T> other(labels, T(1)), few(n * (count + 1)), energies(n * (count + 1)), back(n * labels);
     for (std::int64_t j = 0; j < count; ++j) other[which[j]] = T(0);
-    const MergeArgs<T> merge{x.get(), u.get(), n, labels, which.get(), count, other.get(), static_cast<T>(-c.unit() - 1e-3),
-                           few.get(), energies.get(), back.get(), threads};
+    const MergeArgs<T> merge{x.get(),     u.get(),        n,           labels,
+                             which.get(), count,          other.get(), static_cast<T>(-c.unit() - 1e-3),
+                             few.get(),   energies.get(), back.get(),  threads};
     native<T>().merge_labels(merge);
     native<T>().unmerge_labels(merge);
     if (!few.finite() || !back.finite()) found("labels that were taken together are not finite");

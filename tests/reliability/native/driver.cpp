@@ -17,10 +17,19 @@ constexpr struct {
     const char* name;
     void (*run)(Choices&);
 } kinds[] = {
-    {"simplex_f32", simplex<float>}, {"simplex_f64", simplex<double>}, {"lattice_f32", lattice<float>},
-    {"lattice_f64", lattice<double>}, {"grid_f32", grid<float>}, {"grid_f64", grid<double>},
-    {"columns_f32", columns<float>}, {"columns_f64", columns<double>}, {"model_f32", model<float>},
-    {"model_f64", model<double>}, {"graph_f32", graph<float>}, {"graph_f64", graph<double>}, {"memory", blocks},
+    {"simplex_f32", simplex<float>},
+    {"simplex_f64", simplex<double>},
+    {"lattice_f32", lattice<float>},
+    {"lattice_f64", lattice<double>},
+    {"grid_f32", grid<float>},
+    {"grid_f64", grid<double>},
+    {"columns_f32", columns<float>},
+    {"columns_f64", columns<double>},
+    {"model_f32", model<float>},
+    {"model_f64", model<double>},
+    {"graph_f32", graph<float>},
+    {"graph_f64", graph<double>},
+    {"memory", blocks},
 };
 
 }  // namespace
@@ -47,7 +56,8 @@ int main(int count, char** arguments) {
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     std::printf("{\"target\": \"driver\", \"isa\": \"%s\", \"cases\": %llu", dispatch().isa,
                 static_cast<unsigned long long>(cases));
-    for (std::size_t kind = 0; kind < std::size(kinds); ++kind) std::printf(", \"%s\": %llu", kinds[kind].name, done[kind]);
+    for (std::size_t kind = 0; kind < std::size(kinds); ++kind)
+        std::printf(", \"%s\": %llu", kinds[kind].name, done[kind]);
     std::printf(", \"seconds\": %.1f}\n", seconds);
     return 0;
 }

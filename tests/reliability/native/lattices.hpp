@@ -5,8 +5,8 @@
 #include <limits>
 #include <vector>
 
-#include "choices.hpp"
 #include "bind/dispatch.hpp"
+#include "choices.hpp"
 #include "lattice/build.hpp"
 #include "lattice/sample.hpp"
 
@@ -20,7 +20,7 @@ template <typename T> struct Built {
     std::int64_t vertices;
 };
 
-// The lattice of any points, with tables that were looked through.
+// The lattice of random points, after a check of its tables.
 template <typename T> Built<T> built(Choices& c, std::int64_t batch, std::int64_t n, int threads) {
     const int d = c.integer(1, kMaxDim), corners = d + 1;
     auto features = numbers<T>(c, batch * n * d, 1e6);
@@ -58,7 +58,7 @@ template <typename T> Built<T> built(Choices& c, std::int64_t batch, std::int64_
     return {d, corners, std::move(index), std::move(neighbors), std::move(weight), std::move(order), graph.vertices};
 }
 
-// What a lattice is fitted with: every sum is finite, and weights become no larger.
+// Calibration of a lattice: every sum is finite, and weights become no larger.
 template <typename T> void fitted(Choices& c, std::int64_t batch, std::int64_t n, Built<T>& l, int threads) {
     const std::int64_t columns = c.integer(1, 40);
     auto some = numbers<T>(c, batch * n * l.d, 10), others = numbers<T>(c, batch * columns * l.d, 10);
@@ -68,8 +68,8 @@ template <typename T> void fitted(Choices& c, std::int64_t batch, std::int64_t n
     std::fill(ones.get(), ones.get() + batch, T(1));
     const PlaceArgs<T> place{l.weight.get(), ones.get(), weight.get(), batch, n, l.corners, T(-0.3), threads};
     Array<T> scaled(l.weight.size), diagonal(batch * n);
-    const ScaleArgs<T> scale{l.weight.get(), sums.get(), scaled.get(), batch * n, l.corners, threads,
-                             {nullptr, sums.get()}, {nullptr, diagonal.get()}};
+    const ScaleArgs<T> scale{l.weight.get(), sums.get(), scaled.get(),          batch * n,
+                             l.corners,      threads,    {nullptr, sums.get()}, {nullptr, diagonal.get()}};
     native<T>().gaussian_sums(sum);
     native<T>().place_weights(place);
     native<T>().scale_weights(scale);
@@ -77,9 +77,23 @@ template <typename T> void fitted(Choices& c, std::int64_t batch, std::int64_t n
     Array<std::int64_t> points(count);
     for (std::int64_t i = 0; i < count; ++i) points[i] = c.any(0, static_cast<int>(n) - 1);
     Array<T> exact(batch * own), by_lattice(batch * own);
-    const FilterArgs<T> filter{nullptr, nullptr, batch * n, 1, l.corners, l.index.get(), l.weight.get(), nullptr, nullptr,
-                               l.vertices, l.neighbors.get(), T(0.5), T(-0.1), static_cast<BlurOrder>(c.integer(0, 2)), threads};
-    sample(SampleArgs<T>{some.get(), batch, n, l.d, points.get(), count, own, filter, -0.3, exact.get(), by_lattice.get()});
+    const FilterArgs<T> filter{nullptr,
+                               nullptr,
+                               batch * n,
+                               1,
+                               l.corners,
+                               l.index.get(),
+                               l.weight.get(),
+                               nullptr,
+                               nullptr,
+                               l.vertices,
+                               l.neighbors.get(),
+                               T(0.5),
+                               T(-0.1),
+                               static_cast<BlurOrder>(c.integer(0, 2)),
+                               threads};
+    sample(SampleArgs<T>{some.get(), batch, n, l.d, points.get(), count, own, filter, -0.3, exact.get(),
+                         by_lattice.get()});
     if (!exact.finite() || !by_lattice.finite()) found("sums of a sample are not finite");
     if (!sums.finite() || !scaled.finite() || !diagonal.finite()) found("sums of the exact kernel are not finite");
     for (std::int64_t i = 0; i < weight.size; ++i)
@@ -94,9 +108,21 @@ template <typename T> void lattice(Choices& c) {
     auto x = numbers<T>(c, rows * channels, 1e6), shift = numbers<T>(c, rows, 1e3);
     const bool spoilt = spoil(c, x);
     Array<T> out(rows * channels), on_diagonal(rows), slopes(rows * l.corners, T(0));
-    const FilterArgs<T> args{x.get(), out.get(), rows, channels, l.corners, l.index.get(), l.weight.get(), l.weight.get(),
-                             c.flag() ? shift.get() : nullptr, l.vertices, l.neighbors.get(), T(0.5), T(-0.1),
-                             static_cast<BlurOrder>(c.integer(0, 2)), threads};
+    const FilterArgs<T> args{x.get(),
+                             out.get(),
+                             rows,
+                             channels,
+                             l.corners,
+                             l.index.get(),
+                             l.weight.get(),
+                             l.weight.get(),
+                             c.flag() ? shift.get() : nullptr,
+                             l.vertices,
+                             l.neighbors.get(),
+                             T(0.5),
+                             T(-0.1),
+                             static_cast<BlurOrder>(c.integer(0, 2)),
+                             threads};
     bool seen;
     seen = native<T>().filter(args);
     if (seen == spoilt) found("whether x is finite was not seen");
@@ -128,7 +154,7 @@ template <typename T> struct Banded {
     Band<T> band;
 };
 
-// Moves along unary + (lattice + grid) x, with matrices or Potts.
+// Steps on unary + (lattice + grid) x, with matrices or Potts.
 template <typename T> void model(Choices& c) {
     const int threads = c.integer(1, 2), axes = c.integer(1, 3), steps = c.integer(1, 3);
     std::vector<Banded<T>> bands;
@@ -164,7 +190,7 @@ template <typename T> void model(Choices& c) {
     const int kind = c.integer(0, 4);
     const std::int64_t labels = kind == 4 ? 2 : c.integer(1, kind ? std::min(most, 24) : most), size = n * labels;
     auto matrices = numbers<T>(c, labels * labels, 10), shift = numbers<T>(c, n, 10);
-    // Steps as in inference: Potts, and nothing that is found on the way. Two labels are then one number per pixel.
+    // Steps as in inference: Potts, no gradients, no duals. Then two labels are one number per pixel.
     const bool plain = c.flag(), alone = c.flag() && plain;
     for (Term<T>& term : terms) {
         term.potts = static_cast<T>(c.normal());
@@ -178,34 +204,46 @@ template <typename T> void model(Choices& c) {
     std::vector<Array<T>> outs;
     std::vector<T*> out;
     std::vector<const T*> others(3, other.get());
-    std::vector<Update<T>> moves;
+    std::vector<Update<T>> updates;
     for (int k = 0; k < steps; ++k) {
         out.push_back(k && (plain || c.flag()) ? out.back() : outs.emplace_back(size).get());
-        moves.push_back({static_cast<Map>(plain ? c.integer(1, 3) : c.integer(0, 5)), static_cast<T>(c.normal()), static_cast<T>(c.unit()),
-                         static_cast<T>(c.unit()), static_cast<T>(c.integer(0, 2)),
-                         static_cast<T>(plain ? 0 : c.integer(-1, 1)), static_cast<Dual>(plain ? 0 : c.integer(0, 2))});
+        updates.push_back({static_cast<Map>(plain ? c.integer(1, 3) : c.integer(0, 5)), static_cast<T>(c.normal()),
+                           static_cast<T>(c.unit()), static_cast<T>(c.unit()), static_cast<T>(c.integer(0, 2)),
+                           static_cast<T>(plain ? 0 : c.integer(-1, 1)),
+                           static_cast<Dual>(plain ? 0 : c.integer(0, 2))});
     }
-    MessageBound<T> reach;
+    MessageBound<T> bound;
     const bool sums = c.flag(), sloped = c.flag();
     const int first = c.flag(), count = first ? 1 : c.integer(1, 2);
     Array<T> begin(size);
     const bool back = !plain && c.flag();
     const Start<T> before{back ? Map::softmax_derivative : Map::softmax, T(-1), other.get(), begin.get()};
-    const StepArgs<T> args{alone ? unary.get() : x.get(), plain || c.flag() ? unary.get() : nullptr, n, labels, count,
-                            terms + first, steps, moves.data(), out.data(), plain ? nullptr : others.data(),
-                            sums && !plain ? sum.get() : nullptr, plain ? nullptr : dual.get(),
-                            sloped && !plain ? slopes.get() : nullptr, threads,
-                            !plain && c.flag() ? &reach : nullptr, false,
-                            alone || back ? &before : nullptr};
+    const StepArgs<T> args{alone ? unary.get() : x.get(),
+                           plain || c.flag() ? unary.get() : nullptr,
+                           n,
+                           labels,
+                           count,
+                           terms + first,
+                           steps,
+                           updates.data(),
+                           out.data(),
+                           plain ? nullptr : others.data(),
+                           sums && !plain ? sum.get() : nullptr,
+                           plain ? nullptr : dual.get(),
+                           sloped && !plain ? slopes.get() : nullptr,
+                           threads,
+                           !plain && c.flag() ? &bound : nullptr,
+                           false,
+                           alone || back ? &before : nullptr};
     bool seen;
     seen = native<T>().run_steps(args);
-    // What is made of x first need not be finite either, and is not always looked at.
+    // The result of a start need not be finite if x is not, and it is not always checked.
     if (!(back && spoilt) && seen != (alone || !spoilt)) found("whether the model's x is finite was not seen");
     if (spoilt) return;
     for (auto& values : outs)
-        if (!values.finite()) found("a move is not finite");
-    if (!slopes.finite() || !sum.finite() || !dual.finite()) found("a sum of moves is not finite");
-    if (!std::isfinite(reach.all) || !std::isfinite(reach.last)) found("a reach is not finite");
+        if (!values.finite()) found("a step is not finite");
+    if (!slopes.finite() || !sum.finite() || !dual.finite()) found("a sum of steps is not finite");
+    if (!std::isfinite(bound.all) || !std::isfinite(bound.last)) found("a message bound is not finite");
 }
 
 }  // namespace fwcrf
