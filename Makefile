@@ -30,7 +30,7 @@ test: $(VENV)/.package $(VENV)/.peers $(VENV)/.browser ## run the test suite
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal $(ARGS)
 
 browser: $(VENV)/.package ## install a browser for the tests of the demo page, which are skipped without one
-	$(BIN)/python tests/demo/browsers.py --required || $(BIN)/python -m playwright install --with-deps chromium
+	$(BIN)/python tests/apps/demo/browsers.py --required || $(BIN)/python -m playwright install --with-deps chromium
 
 check: $(VENV)/.check ## lint, formatting, types
 	$(BIN)/ruff check
@@ -130,5 +130,5 @@ $(VENV)/.bench: constraints.txt | $(VENV)/.peers
 
 # Looked for once; `make browser` looks again.
 $(VENV)/.browser: | $(VENV)/.package
-	@$(BIN)/python tests/demo/browsers.py
+	@$(BIN)/python tests/apps/demo/browsers.py
 	@touch $@

@@ -31,10 +31,10 @@ LIMIT = 120  # seconds; a mutant that takes longer is killed
 # Files of the package, and the arguments of pytest that test each of them.
 TESTED_BY = {
     "energy.py": ["tests/test_energy.py", "tests/test_stepsizes.py"],
-    "pairwise.py": ["tests/test_pairwise.py", "tests/test_energy.py", "tests/test_fused.py"],
+    "pairwise.py": ["tests/test_pairwise.py", "tests/test_energy.py", "tests/engine/test_model.py"],
     "stepsizes.py": ["tests/test_stepsizes.py", "tests/test_theory.py"],
-    "engine/prune.py": ["tests/test_moves.py", "-k", "labels and not registers"],
-    "engine/limits.py": ["tests/solvers/test_plan.py", "tests/test_fused.py"],
+    "engine/prune.py": ["tests/engine/test_updates.py", "-k", "labels and not registers"],
+    "engine/limits.py": ["tests/solvers/test_plan.py", "tests/engine/test_model.py"],
     "solvers/plan.py": ["tests/solvers/test_plan.py"],
     "kernels/calibration.py": ["tests/kernels/test_fitting.py", "tests/kernels/test_lattice_accuracy.py"],
 }

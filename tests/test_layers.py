@@ -20,7 +20,7 @@ PACKAGE = Path(__file__).parents[1] / "src" / "fwcrf"
 # A file belongs to the longest entry that its name begins with.
 UNITS = """
     _core
-    renamed optional storage
+    renamed optional
     torch_ops
     inputs
     features
@@ -45,6 +45,7 @@ ORDER = UNITS.split()
 # Imports against the order: the file, the unit that it imports, and the reason.
 EXCEPTIONS = {
     ("solvers/named.py", "lp"): "one table of names for all solvers; the import waits for a name of lp",
+    ("__init__.py", "apps.files"): "fwcrf.read_uai and fwcrf.write_uai, imported on first use",
 }
 
 

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
         stepsizes,
         theory,
     )
+    from fwcrf.apps.files.uai import read_uai, write_uai
     from fwcrf.energy import Energy
-    from fwcrf.graphs import SparseMRF, read_uai, write_uai
+    from fwcrf.graphs import SparseMRF
     from fwcrf.layer import DenseCRF
     from fwcrf.points import refine_points
     from fwcrf.refinement import refine
@@ -76,10 +77,10 @@ _DEFINED_IN = {
     "Solution": "solvers",
     "SparseMRF": "graphs",
     "minimize": "solvers",
-    "read_uai": "graphs",
+    "read_uai": "apps.files.uai",
     "refine": "refinement",
     "refine_points": "points",
-    "write_uai": "graphs",
+    "write_uai": "apps.files.uai",
 }
 
 

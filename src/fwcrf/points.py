@@ -16,7 +16,7 @@ from fwcrf.inputs.masks import read_masks
 from fwcrf.inputs.scores import Scores, read_scores
 from fwcrf.kernels import Bilateral, Spatial
 from fwcrf.kernels.kernel import Domain, Kernel, read_kernels
-from fwcrf.refinement import Inference, without
+from fwcrf.refinement import Inference, named, without
 from fwcrf.rounding import Rounding, nearest
 from fwcrf.solvers import Solver
 from fwcrf.torch_ops.native import check_finite
@@ -62,7 +62,7 @@ def refine_points(
     >>> refine_points(positions, None, probabilities, kernels=[Spatial(xy=2, weight=2, method="exact")])
     array([0, 0, 0, 1, 1])
     """
-    inference = Inference.of(solver, num_steps, rounding, compatibility, self_edges)
+    inference = Inference(named(solver), num_steps, rounding, compatibility, self_edges)
     scores = read_scores(
         probabilities, 1, from_logits=from_logits, from_labels=from_labels, num_labels=num_labels, alike=True
     )

@@ -148,7 +148,7 @@ def refine(
         scores,
         grid,
         kernels if spacing is None else tuple(_in_pixels(kernel, spacing, dims) for kernel in kernels),
-        Inference.of(solver, num_steps, rounding, compatibility, self_edges),
+        Inference(named(solver), num_steps, rounding, compatibility, self_edges),
         None if free else read_masks(keep, ignore, scribbles, scores, grid),
     )
     _check_image(picture, problem.kernels)
@@ -172,6 +172,11 @@ def refine(
     return labels.array if likely is None else (labels.array, likely.array)
 
 
+def named(solver: str | Solver) -> Solver:
+    """A solver, given by name or as it is."""
+    return solvers.get(solver) if isinstance(solver, str) else solver
+
+
 @dataclass(frozen=True)
 class Inference:
     """Settings of a solver and of the model, apart from its kernels; images and points share them."""
@@ -182,20 +187,11 @@ class Inference:
     compatibility: float | Sequence[float] | Tensor | Compatibility | Sequence[Compatibility]
     self_edges: bool
 
-    @staticmethod
-    def of(
-        solver: str | Solver,
-        num_steps: int,
-        rounding: str | Rounding,
-        compatibility: float | Sequence[float] | Tensor | Compatibility | Sequence[Compatibility],
-        self_edges: bool,
-    ) -> Inference:
-        """The settings, checked before any work is done."""
-        roundings.get(rounding)
-        if isinstance(num_steps, bool) or int(num_steps) != num_steps or num_steps < 0:
-            raise ValueError(f"num_steps={num_steps!r}; expected 0 (which changes nothing) or more.")
-        solver = solvers.get(solver) if isinstance(solver, str) else solver
-        return Inference(solver, num_steps, rounding, compatibility, self_edges)
+    def __post_init__(self) -> None:
+        # Refused before any work is done.
+        roundings.get(self.rounding)
+        if isinstance(self.num_steps, bool) or int(self.num_steps) != self.num_steps or self.num_steps < 0:
+            raise ValueError(f"num_steps={self.num_steps!r}; expected 0 (which changes nothing) or more.")
 
     def __call__(
         self, kernels: Sequence[Kernel], domain: Domain, unary: Tensor, *, finite: bool = False

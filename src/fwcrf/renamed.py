@@ -15,12 +15,23 @@ RENAMED = {
     "fwcrf.scores": "fwcrf.inputs.scores",
     "fwcrf.simplex": "fwcrf.torch_ops.simplex",
     "fwcrf.tiles": "fwcrf.inputs.tiles",
-    "fwcrf.files.atomic": "fwcrf.storage.atomic",
-    "fwcrf.files.errors": "fwcrf.storage.errors",
-    "fwcrf.files.limits": "fwcrf.storage.limits",
+    "fwcrf.graphs.uai": "fwcrf.apps.files.uai",
+    "fwcrf.graphs.uai_text": "fwcrf.apps.files.uai_text",
     "fwcrf.files.needs": "fwcrf.optional",
     **{f"fwcrf.{app}": f"fwcrf.apps.{app}" for app in _APPS.split()},
 }
+# Names that a module no longer defines, and the module that does.
+ATTRIBUTES = {
+    ("fwcrf.graphs", "read_uai"): "fwcrf.apps.files.uai",
+    ("fwcrf.graphs", "write_uai"): "fwcrf.apps.files.uai",
+}
+
+
+def former_attribute(module: str, name: str) -> object:
+    """A name that ``module`` defined formerly."""
+    if (module, name) not in ATTRIBUTES:
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+    return getattr(import_module(ATTRIBUTES[module, name]), name)
 
 
 def present_name(name: str) -> str | None:

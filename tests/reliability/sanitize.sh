@@ -23,5 +23,5 @@ for target in native_simplex native_lattice native_grid native_model native_grap
     "$PYTHON" tests/reliability/fuzz.py $target --cases "$((cases / 20))" --seed 2
 done
 "$PYTHON" -m pytest -q -p no:cacheprovider tests/kernels/test_lattice_channels.py tests/kernels/test_extreme_features.py \
-    tests/kernels/test_operator_inputs.py tests/test_simplex.py tests/test_fused.py tests/graphs/test_operator.py \
+    tests/kernels/test_operator_inputs.py tests/torch_ops/test_simplex.py tests/engine/test_model.py tests/graphs/test_operator.py \
     tests/graphs/test_descent.py tests/reliability/test_found.py

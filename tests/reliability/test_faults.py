@@ -1,7 +1,6 @@
 """Kills, full disks and places that cannot be written: nothing lost, nothing half-written, a sentence.
 
-``tests/batch``, ``tests/cli`` and ``tests/training`` kill whole programs; ``make reliability`` does all
-of it fifty times.
+``tests/apps`` kills whole programs; ``make reliability`` does all of it fifty times.
 """
 
 import json

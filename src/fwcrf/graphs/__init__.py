@@ -5,7 +5,7 @@ from fwcrf.graphs.linear import LinearSolution
 from fwcrf.graphs.mrf import GraphSolution, SparseMRF
 from fwcrf.graphs.potentials import Full, Potts, Tables, TruncatedLinear, TruncatedQuadratic
 from fwcrf.graphs.superpixels import Superpixels, superpixels
-from fwcrf.graphs.uai import read_uai, write_uai
+from fwcrf.renamed import former_attribute
 
 __all__ = [
     "Edges",
@@ -19,7 +19,9 @@ __all__ = [
     "TruncatedLinear",
     "TruncatedQuadratic",
     "grid",
-    "read_uai",
     "superpixels",
-    "write_uai",
 ]
+
+
+def __getattr__(name: str) -> object:
+    return former_attribute(__name__, name)

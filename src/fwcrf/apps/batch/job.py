@@ -14,13 +14,13 @@ from typing import Any, Literal
 import numpy as np
 
 from fwcrf.apps.batch.manifest import Item
+from fwcrf.apps.files.atomic import staging
+from fwcrf.apps.files.errors import FileError
 from fwcrf.apps.files.images import Picture, read_image
 from fwcrf.apps.files.labels import encode_labels
+from fwcrf.apps.files.limits import DEFAULT_LIMIT
 from fwcrf.apps.files.scores import Given, read_scores
 from fwcrf.apps.files.settings import Settings
-from fwcrf.storage.atomic import staging
-from fwcrf.storage.errors import FileError
-from fwcrf.storage.limits import DEFAULT_LIMIT
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import IO, Any, Literal
 
-from fwcrf.storage.errors import FileError
+from fwcrf.apps.files.errors import FileError
 
 NAME = "fwcrf-batch.jsonl"
 

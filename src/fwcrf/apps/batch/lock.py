@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from fwcrf.storage.errors import FileError
+from fwcrf.apps.files.errors import FileError
 
 try:
     import fcntl

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from fwcrf.apps.files.errors import FileError
 from fwcrf.apps.files.formats import format_by_name, stem
-from fwcrf.storage.errors import FileError
 
 _IMAGES = ("png", "jpeg", "tiff", "npy", "npz", "nifti")
 

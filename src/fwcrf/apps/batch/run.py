@@ -14,9 +14,9 @@ from fwcrf.apps.batch.journal import Journal
 from fwcrf.apps.batch.local import Failure
 from fwcrf.apps.batch.local import run as run_locally
 from fwcrf.apps.batch.manifest import Item
+from fwcrf.apps.files.atomic import put_in_place, remove_leftovers
+from fwcrf.apps.files.errors import FileError
 from fwcrf.apps.files.labels import check_labels_name
-from fwcrf.storage.atomic import put_in_place, remove_leftovers
-from fwcrf.storage.errors import FileError
 
 
 class Engine(Protocol):

@@ -43,7 +43,7 @@ def map_(
     import time
 
     import fwcrf
-    from fwcrf.storage.atomic import check_writable, writing
+    from fwcrf.apps.files.atomic import check_writable, writing
 
     if output is not None:
         check_writable(output)

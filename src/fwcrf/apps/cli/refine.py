@@ -45,11 +45,11 @@ def refine(
     """Refine the labels of IMAGE, given a network's scores."""
     from fwcrf.apps.batch.job import refine_files
     from fwcrf.apps.files.arrays import write_npy, write_npz
+    from fwcrf.apps.files.atomic import check_writable, writing
     from fwcrf.apps.files.formats import format_by_name, stem
     from fwcrf.apps.files.labels import check_labels_name, write_labels
     from fwcrf.apps.files.palette import overlay as draw
     from fwcrf.apps.files.pictures import write_colours
-    from fwcrf.storage.atomic import check_writable, writing
 
     try:
         check_labels_name(output)

@@ -65,11 +65,11 @@ def tune(
     import random
 
     from fwcrf.apps.batch.manifest import read_manifest
+    from fwcrf.apps.files.atomic import check_writable
     from fwcrf.apps.files.settings import write_settings
     from fwcrf.apps.tuning import tune
     from fwcrf.apps.tuning.plot import plot as draw
     from fwcrf.optional import needed
-    from fwcrf.storage.atomic import check_writable
 
     if source.is_dir() and (scores is None or truth is None):
         raise typer.BadParameter(f"{source} is a folder; it needs --scores and --truth.", param_hint="SOURCE")

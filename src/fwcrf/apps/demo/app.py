@@ -30,12 +30,12 @@ from fwcrf.apps.demo.request import Request as Asked
 from fwcrf.apps.demo.sessions import Picture, Session, Sessions, Uploaded
 from fwcrf.apps.demo.snippet import snippet
 from fwcrf.apps.demo.solve import Stale, answer, read_logits
+from fwcrf.apps.files.errors import FileError
 from fwcrf.apps.files.formats import format_of
 from fwcrf.apps.files.labels import encode_labels
+from fwcrf.apps.files.limits import in_words
 from fwcrf.apps.files.pictures import write_colours
 from fwcrf.apps.files.scores import read_scores
-from fwcrf.storage.errors import FileError
-from fwcrf.storage.limits import in_words
 
 STATIC = Path(__file__).parent / "static"
 # Most bytes of an upload: a picture, a file of scores, JSON. Most bytes of decoded scores in memory.

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from fwcrf.apps.demo.scribbles import Stroke
+from fwcrf.apps.files.errors import FileError
 from fwcrf.apps.files.formats import format_of
 from fwcrf.apps.files.images import read_image
 from fwcrf.optional import needed
-from fwcrf.storage.errors import FileError
 
 # Larger pictures are scaled down to this longest side, for fast responses.
 LONGEST = 500

@@ -17,8 +17,8 @@ from fwcrf.apps.data.classes import Classes
 from fwcrf.apps.evaluation.boundary import BoundaryF, trimap
 from fwcrf.apps.evaluation.confusion import Confusion
 from fwcrf.apps.evaluation.tta import Views, probabilities
+from fwcrf.apps.files.atomic import writing
 from fwcrf.optional import needed
-from fwcrf.storage.atomic import writing
 
 
 class Labelled(Protocol):

@@ -8,8 +8,8 @@ from pathlib import Path
 from fwcrf.apps.data import Splits
 from fwcrf.apps.experiments import images
 from fwcrf.apps.experiments.setup import Setup
+from fwcrf.apps.files.atomic import writing
 from fwcrf.optional import needed
-from fwcrf.storage.atomic import writing
 
 # Not the network's own training images: there its logits are overconfident.
 TRAIN, REPORT = "tune", "report"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fwcrf.apps.files import FileError
-from fwcrf.storage.atomic import writing
+from fwcrf.apps.files.atomic import writing
 
 
 class Kept:

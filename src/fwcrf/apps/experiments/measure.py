@@ -19,7 +19,7 @@ from fwcrf.apps.experiments.potts import Potts
 from fwcrf.apps.experiments.runs import Evaluation, Evaluations, Evaluator, Run, carry_out
 from fwcrf.apps.experiments.setup import Setup
 from fwcrf.apps.files import FileError
-from fwcrf.storage.atomic import remove_leftovers
+from fwcrf.apps.files.atomic import remove_leftovers
 
 Measured = dict[Run, list[Evaluations]]  # an entry per image
 

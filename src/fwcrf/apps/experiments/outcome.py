@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fwcrf.apps.experiments.tables import Row, as_csv
-from fwcrf.storage.atomic import writing
+from fwcrf.apps.files.atomic import writing
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fwcrf.apps.experiments.outcome import Finding, Outcome
 from fwcrf.apps.experiments.tables import as_html
-from fwcrf.storage.atomic import writing
+from fwcrf.apps.files.atomic import writing
 
 _STYLE = """
 body { font: 15px/1.45 sans-serif; max-width: 72em; margin: 2em auto; padding: 0 1em; color: #222 }

@@ -13,8 +13,8 @@ from typing import IO
 
 import numpy as np
 
-from fwcrf.storage.errors import FileError
-from fwcrf.storage.limits import DEFAULT_LIMIT, check_size
+from fwcrf.apps.files.errors import FileError
+from fwcrf.apps.files.limits import DEFAULT_LIMIT, check_size
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 

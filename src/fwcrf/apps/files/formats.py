@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fwcrf.storage.errors import FileError
+from fwcrf.apps.files.errors import FileError
 
 _BEGINNINGS = {
     b"\x89PNG\r\n\x1a\n": "png",

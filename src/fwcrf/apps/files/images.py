@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from fwcrf.apps.files.arrays import read_npy, read_npz
+from fwcrf.apps.files.errors import FileError
 from fwcrf.apps.files.formats import format_of
+from fwcrf.apps.files.limits import DEFAULT_LIMIT
 from fwcrf.apps.files.nifti import read_nifti
 from fwcrf.apps.files.pictures import read_colours
-from fwcrf.storage.errors import FileError
-from fwcrf.storage.limits import DEFAULT_LIMIT
 
 
 @dataclass(frozen=True)

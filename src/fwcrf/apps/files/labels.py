@@ -8,12 +8,12 @@ from typing import IO
 import numpy as np
 
 from fwcrf.apps.files.arrays import read_npy, read_npz, write_npy, write_npz
+from fwcrf.apps.files.atomic import writing
+from fwcrf.apps.files.errors import FileError
 from fwcrf.apps.files.formats import format_by_name, format_of
+from fwcrf.apps.files.limits import DEFAULT_LIMIT
 from fwcrf.apps.files.nifti import read_nifti, write_nifti
 from fwcrf.apps.files.pictures import read_indices, write_grey_tiff, write_indices
-from fwcrf.storage.atomic import writing
-from fwcrf.storage.errors import FileError
-from fwcrf.storage.limits import DEFAULT_LIMIT
 
 # Without JPEG, which would change the labels.
 _WRITTEN = ("png", "npy", "npz", "tiff", "nifti")

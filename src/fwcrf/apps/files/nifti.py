@@ -8,9 +8,9 @@ from typing import IO
 
 import numpy as np
 
+from fwcrf.apps.files.errors import FileError
+from fwcrf.apps.files.limits import check_size
 from fwcrf.optional import needed
-from fwcrf.storage.errors import FileError
-from fwcrf.storage.limits import check_size
 
 # Most bytes of header extensions before the values; nibabel reads them all into memory.
 _MOST_HEADER_BYTES = 1 << 24

@@ -7,10 +7,10 @@ from typing import IO, Any
 
 import numpy as np
 
+from fwcrf.apps.files.errors import FileError
+from fwcrf.apps.files.limits import check_size
 from fwcrf.apps.files.palette import voc
 from fwcrf.optional import needed
-from fwcrf.storage.errors import FileError
-from fwcrf.storage.limits import check_size
 
 # Pillow's mode of a file: the mode to convert it to, and the bytes per pixel.
 _COLOURS = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from fwcrf.apps.files.errors import FileError
 from fwcrf.optional import needed
-from fwcrf.storage.errors import FileError
 
 LARGEST = 1 << 20
 

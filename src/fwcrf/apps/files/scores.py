@@ -9,11 +9,11 @@ from typing import Literal
 import numpy as np
 
 from fwcrf.apps.files.arrays import read_npy, read_npz
+from fwcrf.apps.files.errors import FileError
 from fwcrf.apps.files.formats import format_of
 from fwcrf.apps.files.labels import read_labels
+from fwcrf.apps.files.limits import DEFAULT_LIMIT
 from fwcrf.apps.files.nifti import read_nifti
-from fwcrf.storage.errors import FileError
-from fwcrf.storage.limits import DEFAULT_LIMIT
 
 Kind = Literal["probabilities", "logits", "labels"]
 Given = Literal["probabilities", "logits", "labels", "mask"]

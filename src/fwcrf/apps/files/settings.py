@@ -23,10 +23,10 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from fwcrf.apps.files.atomic import writing
+from fwcrf.apps.files.errors import FileError
 from fwcrf.apps.files.safe_yaml import LARGEST, load_yaml
 from fwcrf.optional import needed
-from fwcrf.storage.atomic import writing
-from fwcrf.storage.errors import FileError
 
 # The fields of each kind of kernel, the weight last; ``fwcrf.kernels`` would import torch.
 KERNELS = {"bilateral": ("xy", "color", "weight"), "spatial": ("xy", "weight")}

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fwcrf.storage.errors import FileError
+from fwcrf.apps.files.errors import FileError
 
 
 def read_state(path: str | Path) -> dict[str, Tensor]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fwcrf.apps.files import FileError
-from fwcrf.storage.atomic import writing
+from fwcrf.apps.files.atomic import writing
 
 _FORMAT = 1
 

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from fwcrf.apps.files import FileError
+from fwcrf.apps.files.atomic import writing
 from fwcrf.apps.files.safe_yaml import LARGEST, load_yaml
 from fwcrf.optional import needed
-from fwcrf.storage.atomic import writing
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
+from fwcrf.apps.files.atomic import writing
 from fwcrf.optional import needed
-from fwcrf.storage.atomic import writing
 
 
 class Table:

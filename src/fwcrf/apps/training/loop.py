@@ -26,6 +26,7 @@ from fwcrf.apps.data import Augmentation, Augmented, Classes, Segmentation
 from fwcrf.apps.evaluation import Scores, predict
 from fwcrf.apps.evaluation.evaluate import MEAN_IOU, ONCE
 from fwcrf.apps.files import FileError
+from fwcrf.apps.files.atomic import remove_leftovers, writing
 from fwcrf.apps.models import CNNCRF
 from fwcrf.apps.training import build, checkpoint
 from fwcrf.apps.training.batch_norm import share_batch_norm, training_mode
@@ -36,7 +37,6 @@ from fwcrf.apps.training.log import Log
 from fwcrf.apps.training.optimizers import optimizer, set_learning_rates
 from fwcrf.apps.training.order import Order, Share
 from fwcrf.apps.training.schedule import poly
-from fwcrf.storage.atomic import remove_leftovers, writing
 
 ALONE = Group()
 Progress = Callable[..., None]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+from fwcrf.apps.files.atomic import writing
 from fwcrf.apps.tuning.trials import Tuned
 from fwcrf.optional import needed
-from fwcrf.storage.atomic import writing
 
 
 def plot(path: Path | str, tuned: Tuned) -> None:

@@ -12,11 +12,11 @@ import numpy as np
 from fwcrf.apps.batch.job import Reading, file_identity, recorded_warnings, refine_files
 from fwcrf.apps.batch.local import Failure, Pool
 from fwcrf.apps.batch.manifest import Item
+from fwcrf.apps.files.errors import FileError
 from fwcrf.apps.files.labels import read_labels
 from fwcrf.apps.files.settings import Settings
 from fwcrf.apps.tuning.parameters import parameters, ranges, with_parameters
 from fwcrf.apps.tuning.search import Point, search
-from fwcrf.storage.errors import FileError
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from fwcrf.storage.errors import FileError
+from fwcrf.apps.files.errors import FileError
 
 # A temporary name does not contain the file's name, which may already have the maximum length.
 _SUFFIX = ".fwcrf-part"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fwcrf.storage.errors import FileError
-from fwcrf.storage.limits import in_words
+from fwcrf.apps.files.errors import FileError
+from fwcrf.apps.files.limits import in_words
 
 _NUMBER = re.compile(rb"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.IGNORECASE)
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from fwcrf.storage.errors import FileError
+from fwcrf.apps.files.errors import FileError
 
 DEFAULT_LIMIT = 4 << 30
 

@@ -16,7 +16,7 @@ from fwcrf.apps.demo.solve import warm_up
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, of the extra 'test'")
 
-ARTEFACTS = Path(__file__).parents[2] / "test-artefacts"
+ARTEFACTS = Path(__file__).parents[3] / "test-artefacts"
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",

@@ -2,19 +2,20 @@
 
 import pytest
 import torch
-from fwcrf.moves import DUALS, MAPS
-from fwcrf.simplex import project_onto_simplex, softmax
 from helpers import environment, in_process, normal, uniform
 
 import fwcrf
 from fwcrf import Energy, _core, pairwise, solvers
 from fwcrf.compatibility import Full, Potts
+from fwcrf.engine.update import Map
 from fwcrf.kernels import Bilateral, Spatial
+from fwcrf.solvers.plan import as_updates
+from fwcrf.torch_ops.simplex import project_onto_simplex, softmax
 
 GRID = (9, 11)
 LABELS = (2, 4, 21, 40, 64)
 MOST = {torch.float32: 64, torch.float64: 32}
-ORACLES = {"softmax": softmax, "project": project_onto_simplex}
+ORACLES = {Map.SOFTMAX: softmax, Map.PROJECT: project_onto_simplex}
 
 
 def model(labels, dtype, compat):
@@ -35,15 +36,15 @@ def gradients(labels, dtype, compat, solver):
     P, weights = model(labels, dtype, compat)
     u = normal(99, labels, dtype=dtype, seed=2).requires_grad_()
     direction = normal(99, labels, dtype=dtype, seed=9)
-    moves = solvers.get(solver).moves(3)
+    updates = as_updates(solvers.get(solver), 3)
     y = start = softmax(u, -1.0)
-    for m in moves:
+    for update in updates:
         # No term by its engine: operators and compatibilities one after the other.
-        y = ORACLES[m.oracle](sum(t.compat.apply(t.operator(y)) for t in P.terms) + u, m.scale)
+        y = ORACLES[update.map](sum(t.compat.apply(t.operator(y)) for t in P.terms) + u, update.scale)
     expected = [y, *torch.autograd.grad(y, (u, *weights), direction, retain_graph=True)]
-    if not P._fused.takes(start, u):
+    if P.engine().refuse(start, u, updates):
         return None, expected
-    x = P.moved(None, u, moves)
+    x = P.engine().run(None, u, updates)
     return [x, *torch.autograd.grad(x, (u, *weights), direction)], expected
 
 
@@ -71,7 +72,7 @@ def with_duals():
             E = Energy(P, normal(99, labels, seed=2))
             for solver in ("mf", "emd", "admm"):
                 with torch.no_grad():
-                    assert P._fused.moved(None, E.unary, solvers.get(solver).moves(3)) is not None
+                    assert fwcrf.minimize(E, solver, num_steps=3).engine.startswith("native")
                     one, other = (
                         fwcrf.minimize(E, solver, num_steps=3, callback=callback).probabilities
                         for callback in (None, lambda k, x: None)
@@ -109,8 +110,3 @@ def test_lanes_and_most_labels(found):
     single, double = found[2]
     assert single == 2 * double and single in (4, 8, 16)
     assert (_core.ModelF32.most_labels(), _core.ModelF64.most_labels()) == tuple(MOST.values())
-
-
-def test_names_in_the_order_of_the_native_core():
-    assert _core.maps() == MAPS
-    assert _core.duals() == DUALS

@@ -63,7 +63,7 @@ def test_json_and_numbers_that_yaml_takes_for_words(tmp_path):
         ("num_steps: -1", "expected a whole number, 0 or more"),
         ("num_steps: true", "expected a whole number"),
         ("kernels: spatial", "expected a list"),
-        ("kernels: [{xy: 3}]", "expected kind: spatial, or kind: bilateral"),
+        ("kernels: [{xy: 3}]", "expected kind: bilateral, or kind: spatial"),
         ("kernels: [{kind: spatial, color: 3}]", "a spatial kernel has 'color'; expected xy, weight"),
         ("solver: {weight: 3}", "expected a name"),
         ("compatibility: .nan", "expected finite numbers"),

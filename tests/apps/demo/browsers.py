@@ -1,6 +1,6 @@
 """The browser for the tests of the demo page: found, or installed where nobody has to be asked.
 
-``python tests/demo/browsers.py`` looks for Chromium and, as root on a system with apt-get, installs its
+``python tests/apps/demo/browsers.py`` looks for Chromium and, as root on a system with apt-get, installs its
 package. Elsewhere it prints how to get one, and fails with ``--required``.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 QUICKLY = ("-o", "Acquire::Retries=1", "-o", "Acquire::http::Timeout=30", "-o", "Acquire::https::Timeout=30")
 MISSING = """\
-No Chromium: tests/demo/test_browser.py is skipped, the demo page is not tested in a browser, only its server.
+No Chromium: tests/apps/demo/test_browser.py is skipped; the page is not tested in a browser, only its server.
 To get one, install the system's package chromium, run `make browser`, or set FWCRF_CHROMIUM to its path."""
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from fwcrf.apps.files import FileError
-from fwcrf.storage.atomic import check_writable, remove_leftovers, staging, writing
+from fwcrf.apps.files.atomic import check_writable, remove_leftovers, staging, writing
 
 WRITER = """
 import sys
-from fwcrf.storage.atomic import writing
+from fwcrf.apps.files.atomic import writing
 with writing(sys.argv[1]) as file:
     file.write(b"new" * 1000)
     file.flush()

@@ -53,7 +53,7 @@ def test_unreadable_files_are_said_to_be_so(tmp_path, content, match):
 
 def test_what_the_repository_stores():
     """It holds ratios of both kinds of run, and nothing else."""
-    path = Path(__file__).parents[2] / compare.BASELINE
+    path = Path(__file__).parents[3] / compare.BASELINE
     stored = json.loads(path.read_text())
     assert {*stored} <= {"full", "quick"}
     for quick in (False, True):

@@ -11,8 +11,8 @@ from pathlib import Path
 from fwcrf.apps.batch.job import RefineJob, Staged
 from fwcrf.apps.batch.manifest import Item
 from fwcrf.apps.batch.run import run
+from fwcrf.apps.files.atomic import staging
 from fwcrf.apps.files.settings import Settings
-from fwcrf.storage.atomic import staging
 
 
 def act(item):

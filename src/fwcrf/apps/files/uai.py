@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from fwcrf.apps.files.atomic import check_writable, writing
+from fwcrf.apps.files.errors import FileError
+from fwcrf.apps.files.limits import DEFAULT_LIMIT, check_size
+from fwcrf.apps.files.uai_text import Numbers, read_numbers
 from fwcrf.graphs.mrf import SparseMRF
-from fwcrf.graphs.uai_text import Numbers, read_numbers
-from fwcrf.storage.atomic import check_writable, writing
-from fwcrf.storage.errors import FileError
-from fwcrf.storage.limits import DEFAULT_LIMIT, check_size
 
 # Largest range of a factor's energies: exp(-E) stays a normal float64 even with 100 more of the constant.
 _LARGEST = 600.0

@@ -1,1 +1,0 @@
-"""Atomic file writes, and a size check before memory is allocated."""
