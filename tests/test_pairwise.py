@@ -137,6 +137,8 @@ def test_self_edges_are_the_part_that_was_left_out(operators, compat):
     expected = whole.to_dense() - P.to_dense()
     assert_close(left_out.reshape(expected.shape), expected)
     assert all((e.weight == 0).all() for e in whole.self_edges())
+    for edge, scaled in zip(edges, (-3.0 * P).self_edges(), strict=True):
+        assert_close(torch.kron(scaled.weight, scaled.matrix), -3 * torch.kron(edge.weight, edge.matrix))
 
 
 @pytest.mark.parametrize("compat", COMPATS.values(), ids=COMPATS)
