@@ -5,7 +5,7 @@ import torch
 from torch.testing import assert_close
 
 from fwcrf import Energy
-from fwcrf.energy import unary_from_logits
+from fwcrf.energy import descend, unary_from_logits
 from fwcrf.kernels import Exact, Lattice
 from fwcrf.pairwise import Matrix, dense
 
@@ -182,3 +182,12 @@ def test_bad_unary_is_named(unary, error, message):
 def test_bad_labels_are_named(energy, labels, error, message):
     with pytest.raises(error, match=message):
         energy.of_labels(labels)
+
+
+@pytest.mark.parametrize("a", [1, 0.5, 0, torch.tensor([0.5, 2.0])], ids=str)
+def test_a_step_down_the_gradient_never_leads_to_forbidden_labels(a):
+    x, grad = random(2, N, L), random(2, N, L, seed=1)
+    expected = x - (a[:, None, None] if isinstance(a, torch.Tensor) else a) * grad
+    grad[0, 2, 1] = torch.inf
+    expected[0, 2, 1] = -torch.inf
+    assert_close(descend(x, a, grad), expected)

@@ -108,3 +108,11 @@ def test_entries_are_not_negative(name):
     x = torch.zeros(HEIGHT * WIDTH, 20)
     x[torch.arange(20) * 300, torch.arange(20)] = 1
     assert K(x).min() >= -1e-6
+
+
+@pytest.mark.filterwarnings("ignore:all .* points lie in lattice cells of their own")
+def test_points_that_are_alone_are_not_scaled():
+    """No pair of the sample is near enough to tell a ratio."""
+    features = 100 * torch.arange(40, dtype=torch.float64)[:, None] * torch.ones(5, dtype=torch.float64)
+    factor = row_factor(features, Lattice.build(features))
+    torch.testing.assert_close(factor, torch.ones_like(factor))
