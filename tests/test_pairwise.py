@@ -5,7 +5,7 @@ from torch.testing import assert_close
 
 import fwcrf
 from fwcrf.kernels import Bilateral, Exact, Lattice, Separable, Spatial
-from fwcrf.pairwise import dense, of_image
+from fwcrf.pairwise import Matrix, dense, of_image
 
 L = 3
 DTYPE = torch.float64
@@ -147,3 +147,9 @@ def test_absolute_row_sums_count_every_kernel(operators, compat):
     terms = [dense([K], L, compat=compat) for K in operators]
     exact = sum(term.to_dense().abs().sum(-1) for term in terms)
     assert_close(P.absolute_row_sums(L).flatten(-2).expand(exact.shape), exact)
+
+
+def test_absolute_row_sums_of_a_matrix():
+    matrix = features(2, 5 * L, 5 * L)
+    P = Matrix(matrix + matrix.mT, L)
+    assert_close(P.absolute_row_sums(L), P.to_dense().abs().sum(-1).view(2, 5, L))
