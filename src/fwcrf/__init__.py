@@ -4,13 +4,13 @@
 
     image, logits
       -> features      a vector per pixel (position, colour, anything)
-      -> kernels       a symmetric operator K per Gaussian: exact, lattice, separable
+      -> kernels       a linear operator K per Gaussian: exact, lattice, separable
       -> pairwise      P = sum_c (K_c - diag) (x) M_c, or a sparse graph
       -> energy        E(x) = 1/2 <x, P x> + <u, x>,  u = -logits,  x in a product of simplices
       -> solver        x_{k+1} = x_k + a_k (p_k - x_k),  p_k = argmin_p <grad f(x_k), p> + g(p)
       -> rounding      labels
 
-A name is imported when it is first used, and torch with it: ``import fwcrf`` alone takes no time.
+A name is imported on first use, and torch with it, so that ``import fwcrf`` alone is fast.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from importlib import import_module
 
 from fwcrf.renamed import understand_former_names
 
-TYPE_CHECKING = False  # typing itself takes as long to import as Python to start
+TYPE_CHECKING = False  # importing typing takes as long as starting Python
 if TYPE_CHECKING:
     from fwcrf import (
         gradients,
@@ -70,7 +70,7 @@ __version__ = "0.1.0.dev0"
 
 understand_former_names()
 
-# Where a name is defined that is not itself a module.
+# The module of each public name that is not itself a module.
 _DEFINED_IN = {
     "DenseCRF": "layer",
     "Energy": "energy",

@@ -1,7 +1,7 @@
-"""How much two labels dislike being neighbours: a symmetric matrix M over labels, applied to rows.
+"""Penalties for the labels of two neighbours: a symmetric matrix M over labels, applied to rows.
 
-``compatibility(value)`` reads what a user passes: a number is Potts, a vector a diagonal matrix, a
-matrix itself, symmetrised as (M + M') / 2. Energies, not scores: a positive entry is a penalty.
+``compatibility(value)`` reads the user's value: a number is Potts, a vector is a diagonal matrix, and a
+matrix is symmetrised as (M + M') / 2. Entries are energies, not scores: a positive entry is a penalty.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fwcrf.torch_ops.native import has_values
 
 
 class Compatibility(Protocol):
-    """M, symmetric, over L labels."""
+    """A symmetric matrix M over L labels."""
 
     def apply(self, y: Tensor) -> Tensor:  # (*batch, n, L)
         """y M."""
@@ -60,7 +60,7 @@ class Potts:
 
 @dataclass(frozen=True)
 class Diagonal:
-    """M = diag(v): what two neighbours pay for sharing label s (negative: what they gain)."""
+    """M = diag(v): v_s is the penalty for two neighbours with the same label s; a reward if negative."""
 
     values: Tensor  # (L,)
 

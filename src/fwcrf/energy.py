@@ -1,10 +1,10 @@
 """The energy E(x) = <x, P x> / 2 + <u, x> over a product of simplices. Lower is better.
 
-Values are per image and summed in float64 whatever the dtype of x: a sum over millions of pixels in
-float32 would be off in the digits that tell two solvers apart.
+Values are per image, and summed in float64 for every dtype of x: a float32 sum over millions of pixels
+loses the digits in which two solvers differ.
 
-A unary energy of +inf forbids a label. It stays +inf in every gradient, so that every oracle answers 0
-there; ``linear`` and ``descend`` are the two places where 0 times infinity would otherwise come up.
+A unary energy of +inf forbids a label. It stays +inf in every gradient, so that every oracle returns 0
+for the label. ``linear`` and ``descend`` avoid the product of 0 and infinity.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["Energy", "Objective", "descend", "inner", "linear", "unary_from_logi
 
 
 def linear(c: Tensor, x: Tensor) -> Tensor:
-    """<c, x> per image, ``(*batch,)``, in float64, where an infinite cost that is not taken is 0.
+    """<c, x> per image, ``(*batch,)``, in float64; an infinite cost times x = 0 counts as 0.
 
     >>> linear(torch.tensor([[1.0, torch.inf]]), torch.tensor([[2.0, 0.0]]))
     tensor(2., dtype=torch.float64)
@@ -35,7 +35,7 @@ def linear(c: Tensor, x: Tensor) -> Tensor:
 
 
 def descend(x: Tensor, a: float | Tensor, grad: Tensor) -> Tensor:
-    """x - a grad; -inf where the gradient is infinite, even for a = 0."""
+    """x - a grad; -inf where the gradient is +inf, even for a = 0."""
     if isinstance(a, Tensor):
         a = a.to(x)[..., None, None]
     elif a == 1:
@@ -45,7 +45,7 @@ def descend(x: Tensor, a: float | Tensor, grad: Tensor) -> Tensor:
 
 
 def unary_from_logits(logits: Tensor, *, labels_last: bool = True) -> Tensor:
-    """u = -logits, ``(*batch, n, L)``, of logits ``(*batch, n, L)``, or else ``(*batch, L, n)``.
+    """u = -logits, ``(*batch, n, L)``; without ``labels_last`` the logits are ``(*batch, L, n)``.
 
     A logit of -inf forbids its label; a logit of +inf forbids every other label of its pixel.
 
@@ -75,11 +75,11 @@ def _unary(logits: Tensor, labels_last: bool) -> tuple[Tensor, bool]:
 
 
 class Objective(Protocol):
-    """f, what a solver sees of the function to minimise."""
+    """A function f to minimise, as solvers use it."""
 
     @property
     def unary(self) -> Tensor:
-        """``(*batch, n, L)``: gives x its shape, dtype and device; +inf where a label is forbidden."""
+        """``(*batch, n, L)``, of the shape, dtype and device of x; +inf where a label is forbidden."""
         ...
 
     def value(self, x: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ class Objective(Protocol):
         ...
 
     def value_from_grad(self, x: Tensor, grad: Tensor) -> Tensor:
-        """f(x) where its gradient is known, which may save most of the work."""
+        """f(x), given the gradient at x, which may save most of the work."""
         ...
 
     @property
@@ -138,7 +138,7 @@ class Energy:
         if torch.isnan(u).any() or (u == -torch.inf).any():
             raise ValueError(
                 "unary has NaN or -inf entries; expected finite energies, or +inf where a label is "
-                "forbidden. A label is forced by forbidding the others."
+                "forbidden. To force a label, forbid all other labels."
             )
         if (u == torch.inf).all(-1).any():
             raise ValueError("unary is +inf for every label of some node; leave at least one label allowed.")
@@ -154,7 +154,7 @@ class Energy:
         return 0.5 * inner(x, self.pairwise(x)) + linear(self.unary, x)
 
     def value_from_grad(self, x: Tensor, grad: Tensor) -> Tensor:
-        """E(x) = <grad + u, x> / 2, where the gradient at x is known."""
+        """E(x) = <grad + u, x> / 2, given the gradient at x."""
         return 0.5 * (linear(grad, x) + linear(self.unary, x))
 
     def grad(self, x: Tensor) -> Tensor:
@@ -173,8 +173,8 @@ class Energy:
     def smoothness(self) -> Tensor:
         """L_f, ``(*batch,)``: the largest eigenvalue of P on directions within the simplices, at least 0.
 
-        Such directions sum to 0 in every row, and on them L_f can be many times smaller than on all of
-        space: Potts with a Gaussian kernel is almost concave there. By Lanczos iteration, once.
+        Such directions sum to 0 in every row. All other directions may have much larger eigenvalues: on the
+        simplices, Potts with a Gaussian kernel is almost concave. Computed once, by Lanczos iteration.
         """
         return self._smoothness
 

@@ -17,7 +17,7 @@ from fwcrf import _core
 from fwcrf.inputs.arrays import locate
 from fwcrf.torch_ops.native import check_finite, empty, threads_for, warn_caller
 
-# Bandwidths of less than this see no two whole numbers as neighbours.
+# With a bandwidth below this, two different whole numbers are not neighbours.
 _BETWEEN_WHOLE = 0.3
 
 
@@ -68,7 +68,7 @@ def bandwidths(
 
 
 def reciprocals(value: float | Sequence[float] | Tensor | np.ndarray, name: str, like: Tensor) -> Tensor:
-    """1 over one standard deviation per axis of ``like``, (axes,); attached to the graph of a tensor."""
+    """1 / standard deviation per column of ``like``, ``(columns,)``; differentiable in a tensor ``value``."""
     count = like.shape[-1]
     if not isinstance(value, Tensor):
         return like.new_tensor(bandwidths(value, count, name)).reciprocal()
@@ -83,9 +83,9 @@ def positions(
     xy: float | Sequence[float] | Tensor = 1.0,
     origin: Sequence[int] | None = None,
 ) -> Tensor:
-    """Pixel coordinates of a grid over ``xy``, in row-major order: ``(n, axes)``.
+    """Pixel coordinates of a grid, divided by ``xy``, in row-major order: ``(n, axes)``.
 
-    ``origin`` has the coordinates of the first pixel, if the grid is a window of a larger one.
+    ``origin`` is the coordinates of the first pixel, if the grid is a window of a larger one.
     """
     columns = []
     inverse = reciprocals(xy, "xy", like.new_empty(len(shape)))
@@ -103,7 +103,7 @@ def bilateral(
     color: float | Sequence[float] | Tensor,
     origin: Sequence[int] | None = None,
 ) -> Tensor:
-    """Position over ``xy`` beside colour over ``color``: ``(*batch, n, axes + channels)``.
+    """Positions / ``xy`` and colours / ``color``, concatenated: ``(*batch, n, axes + channels)``.
 
     ``origin`` is as in ``positions``. Differentiable in the values, and in bandwidths that are tensors.
     """
@@ -131,7 +131,7 @@ def bilateral(
 
 
 def check_units(values: Callable[[], Tensor], kind: str, color: Sequence[float], name: str) -> None:
-    """Warn of colour bandwidths that are wider than all differences of the values, or narrower than one.
+    """Warn if colour bandwidths exceed all differences of values, or are too small for whole numbers.
 
     ``values`` is called only if the dtype leaves doubt.
     """
@@ -147,8 +147,8 @@ def check_units(values: Callable[[], Tensor], kind: str, color: Sequence[float],
     if kind == "f" and 0 < high - low <= min(color):
         warn_caller(
             f"{name} has values from {low:.3g} to {high:.3g}, and the colour bandwidth is {min(color):g}: "
-            "no two values are further apart than that, so that no edge is seen. Bandwidths are in the "
-            "units of the data: pass values from 0 to 255, or for 0 to 1 a bandwidth such as "
+            "no two values are further apart than that, so that the kernel sees no edge. Bandwidths are in "
+            "the units of the data: pass values from 0 to 255, or for 0 to 1 a bandwidth such as "
             f"color={13 / 255:.2f}."
         )
     if kind == "i" and high - low > 1:

@@ -3,13 +3,13 @@
 ==========  ==============================  =============================  ======================
 way         gradient of                     memory                         time of backward
 ==========  ==============================  =============================  ======================
-Unrolled    the K steps                     K steps                        about that of forward
-Checkpoint  the K steps                     one step and log2 K iterates   up to log2 K more
+Unrolled    the K steps                     K steps                        as long as forward
+Checkpoint  the K steps                     one step and K iterates        one more forward
 Implicit    the fixed point                 one step, a few iterates       a linear system
 ==========  ==============================  =============================  ======================
 
-Each is called with an energy, a solver, a start (None for softmax(-unary)) and a number of steps, and answers
-with x, attached to the graph of everything that the energy and the solver depend on.
+Each is called with an energy, a solver, a start (None for softmax(-unary)) and a number of steps. It returns
+x, differentiable in every tensor of the energy and of the solver.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from fwcrf.torch_ops.native import warn_caller
 
 
 class Gradient(Protocol):
-    """A way to run a solver, and to go back through the run."""
+    """A run of a solver that can be differentiated."""
 
     def check(self, solver: Solver) -> None:
-        """Refuse solvers that cannot be differentiated this way."""
+        """Refuse a solver that cannot be differentiated in this way."""
         ...
 
     def __call__(self, f: Energy, solver: Solver, x0: Tensor | None, num_steps: int) -> Tensor: ...
@@ -43,7 +43,7 @@ class Gradient(Protocol):
 
 @dataclass(frozen=True)
 class Unrolled:
-    """Autograd keeps what each step needs."""
+    """Backpropagation through all steps: autograd stores the tensors of each step."""
 
     def check(self, solver: Solver) -> None:
         pass
@@ -58,10 +58,9 @@ class Unrolled:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Steps are taken again in the backward pass, by halves: the same gradients, from less memory.
+    """Backpropagation that computes each step again: the same gradients in less memory.
 
-    Half of the run is kept as its first iterate, the other half is split again, and so on: log2 K iterates
-    at any time, and each step is taken at most 1 + log2 K times.
+    The iterates of all steps are stored, but no tensors inside a step. Each step is computed twice.
     """
 
     def check(self, solver: Solver) -> None:
@@ -75,13 +74,13 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class Implicit:
-    """The derivative of the point x = T(x) that the steps lead to, however many they are.
+    """The derivative of the fixed point x = T(x) to which the steps lead; ``num_steps`` is not used.
 
     T(x) = argmin_p <grad f(x), p> + g(p) is a full step, and its fixed points are the stationary points of
     f + g. Steps are taken until |T(x) - x| <= ``tol`` in every entry, at most ``max_steps``; then, with J the
     Jacobian of T and v the gradient with respect to x, the backward pass solves (I - J') w = v by BiCGSTAB,
-    one system per image, to a residual of ``tol`` relative to v. A run or a system that does not get there
-    in ``max_steps`` gives a warning: the gradient is then only as good as the point.
+    one system per image, to a residual of ``tol`` relative to v. If the run or the system is not finished
+    after ``max_steps``, a warning is issued: the gradient is inexact.
     """
 
     tol: float = 1e-5
@@ -97,8 +96,8 @@ class Implicit:
         if not isinstance(solver, FrankWolfe) or isinstance(solver.regularizer, Simplex):
             raise ValueError(
                 f"implicit gradients were asked for with {solver!r}; expected a regularized Frank-Wolfe "
-                "solver ('l2fw', 'efw', 'mf'): the others have vertices as fixed points, which do not move, "
-                "or take steps that depend on more than x."
+                "solver ('l2fw', 'efw', 'mf'): other solvers have vertices as fixed points, which do not "
+                "move, or take steps that depend on more than x."
             )
 
     def __call__(self, f: Energy, solver: Solver, x0: Tensor | None, num_steps: int) -> Tensor:
@@ -161,7 +160,7 @@ class Implicit:
 
 
 def get(gradient: str | Gradient) -> Gradient:
-    """``"unrolled"``, ``"checkpoint"``, ``"implicit"``, or one of their classes with its settings."""
+    """The gradient named "unrolled", "checkpoint" or "implicit"; an object is returned unchanged."""
     if not isinstance(gradient, str):
         return gradient
     if gradient not in _NAMED:
@@ -183,7 +182,7 @@ def _steps(f: Energy, solver: Solver, state: Any, start: int, stop: int) -> Any:
 
 
 def _halves(f: Energy, solver: Solver, state: Any, start: int, stop: int) -> Any:
-    """The steps from start to stop, of which only the first state is kept."""
+    """The state after the steps from start to stop, which the backward pass computes again."""
     return checkpoint(_split, f, solver, state, start, stop, use_reentrant=False, preserve_rng_state=False)
 
 
@@ -199,8 +198,8 @@ def bicgstab(
 ) -> tuple[Tensor, float]:
     """w with A w = b, one system per image of ``(*batch, n, L)``, and the largest |A w - b| / |b|.
 
-    Each image goes on until its own residual is at most ``tol``, and is left alone afterwards; where the
-    recurrence breaks down it starts again from the point it has reached.
+    Each image iterates until its residual is at most ``tol``. If the recurrence of an image breaks down, it
+    restarts from the current w.
     """
     tiny = torch.finfo(torch.float64).tiny
     norm = inner(b, b).sqrt()
@@ -212,23 +211,23 @@ def bicgstab(
         open_ = error > tol
         if not bool(open_.any()):
             break
-        moved = A(direction)
-        alpha = _ratio(rho, inner(shadow, moved)) * open_
-        s = r - _each(alpha, b) * moved
-        turned = A(s)
-        omega = _ratio(inner(turned, s), inner(turned, turned)) * open_
+        A_direction = A(direction)
+        alpha = _ratio(rho, inner(shadow, A_direction)) * open_
+        s = r - _each(alpha, b) * A_direction
+        A_s = A(s)
+        omega = _ratio(inner(A_s, s), inner(A_s, A_s)) * open_
         w = w + _each(alpha, b) * direction + _each(omega, b) * s
-        r = s - _each(omega, b) * turned
+        r = s - _each(omega, b) * A_s
         rho_next = inner(shadow, r)
         beta = _ratio(rho_next, rho) * _ratio(alpha, omega)
         error = torch.where(open_, inner(r, r).sqrt() / norm.clamp(min=tiny), error)
         broken = (rho_next.abs() <= 1e-12 * inner(r, r)) | (omega == 0)
         shadow = torch.where(_each(broken, b).bool(), r, shadow)
-        direction = r + _each(torch.where(broken, 0.0, beta), b) * (direction - _each(omega, b) * moved)
+        direction = r + _each(torch.where(broken, 0.0, beta), b) * (direction - _each(omega, b) * A_direction)
         rho = torch.where(broken, inner(r, r), rho_next)
-    # The recurrence drifts from the true residual by rounding; what is reported is the true one.
-    left = A(w) - b
-    return w, float((inner(left, left).sqrt() / norm.clamp(min=tiny)).max())
+    # The recurrence drifts from the true residual by rounding, so the true residual is returned.
+    residual = A(w) - b
+    return w, float((inner(residual, residual).sqrt() / norm.clamp(min=tiny)).max())
 
 
 def _ratio(a: Tensor, b: Tensor) -> Tensor:
@@ -236,5 +235,5 @@ def _ratio(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _each(values: Tensor, like: Tensor) -> Tensor:
-    """One number per image, to multiply ``(*batch, n, L)``."""
+    """One number per image, ``(*batch,)``, as a factor of ``(*batch, n, L)``."""
     return values.to(like)[..., None, None]

@@ -32,14 +32,14 @@ LEARNABLE = ("weights", "compatibility", "lambda", "steps", "skip", "bandwidths"
 Weights = Literal["scalar", "label", "full"]
 Init = Literal["potts", "negative-identity"]
 
-# How far a learned lambda or bandwidth may move from where it started, as a factor.
+# A learned lambda or bandwidth stays within this factor of its initial value.
 _RANGE = 100.0
 
 
 def fold(raw: Tensor, low: float | Tensor = 0.0, high: float | Tensor = 1.0) -> Tensor:
-    """Any number onto [low, high], back and forth like light between two mirrors.
+    """Numbers reflected into [low, high], like light between two mirrors.
 
-    It is the identity inside, both ends can be reached, and its slope is 1 or -1 everywhere: an optimizer
+    The identity inside; both ends can be reached. The slope is 1 or -1 everywhere, so that an optimizer
     that steps over an end is reflected and never stuck.
 
     >>> fold(torch.tensor([0.25, 1.0, 1.25, -0.25]))
@@ -55,17 +55,17 @@ class DenseCRF(nn.Module):
 
     ``crf(image, logits)`` takes ``num_steps`` steps of a solver on the energy of the image and the logits,
     from x0 = softmax(logits) to x, and returns log((1 - epsilon) y + epsilon / L) with
-    y = (1 - skip) x + skip x0. A solution may have exact zeros, of which the logarithm is bounded from below
-    by log(epsilon / L), and its slope from above by L / epsilon.
+    y = (1 - skip) x + skip x0. A solution may have exact zeros; with epsilon, the logarithm is at least
+    log(epsilon / L), and its slope at most L / epsilon.
 
     ``logits`` are ``(batch, L, *grid)`` or ``(L, *grid)``, ``image`` is ``(batch, channels, *grid)`` or
-    ``(channels, *grid)``, its values in the units of the bandwidths. The answer has the layout, dtype and
+    ``(channels, *grid)``, its values in the units of the bandwidths. The result has the layout, dtype and
     device of the logits. Half precision, given or by autocast, is computed in float32.
 
-    ``num_labels=1`` is a binary problem with one logit per pixel, that of label 1 against label 0. The answer
-    is again one logit per pixel, log(y_1 / y_0).
+    ``num_labels=1`` is a binary problem with one logit per pixel, for label 1 against label 0. The result
+    is again one logit per pixel, the difference of both log-probabilities.
 
-    ``learnable`` names what becomes a parameter:
+    ``learnable`` names the settings that become parameters:
 
     ================  ==============================================================================
     "weights"         of the kernels: one each, or with ``weights="label"`` L or ``"full"`` L x L each
@@ -73,10 +73,10 @@ class DenseCRF(nn.Module):
     "lambda"          the regularizer's weight, as its logarithm
     "steps"           one step size per step, folded into [0, 1]
     "skip"            folded into [0, 1]
-    "bandwidths"      of the kernels, as logarithms: one per grid axis; of colour as many as were given
+    "bandwidths"      of the kernels, as logarithms: one per grid axis, and as many of colour as given
     ================  ==============================================================================
 
-    Lambda and bandwidths stay within a factor of 100 of where they start.
+    Lambda and bandwidths stay within a factor of 100 of their initial values.
 
     >>> crf = DenseCRF(num_labels=3, learnable=("weights", "lambda"))
     >>> [name for name, _ in crf.named_parameters()]
@@ -90,7 +90,7 @@ class DenseCRF(nn.Module):
     learnable: tuple[str, ...]
     gradient: Gradient
     num_classes: int
-    # Of those that are learned:
+    # Present if learned:
     weights: nn.Parameter
     compatibility: nn.Parameter
     log_lambda: nn.Parameter
@@ -119,7 +119,7 @@ class DenseCRF(nn.Module):
         super().__init__()
         _check_settings(num_labels, num_steps, learnable, skip, init, noise, weights, spatial_dims, epsilon)
         self.num_labels = num_labels
-        self.num_classes = max(2, num_labels)  # inside: a single logit is the second of two
+        self.num_classes = max(2, num_labels)  # a single logit is the second of two
         self.kernels = (Spatial(), Bilateral()) if kernels is None else read_kernels(kernels)
         self.solver = solvers.get(solver) if isinstance(solver, str) else solver
         self.num_steps = num_steps
@@ -151,11 +151,11 @@ class DenseCRF(nn.Module):
                 {name: nn.Parameter(value.log()) for name, value in self._initial_bandwidths().items()}
             )
 
-    # --- what the parameters mean ---------------------------------------------------------------
+    # --- values of the parameters ---------------------------------------------------------------
 
     @property
     def skip(self) -> float | Tensor:
-        """The share of the start in the answer, in [0, 1]."""
+        """The share of x0 in the result, in [0, 1]."""
         return fold(self.raw_skip) if "skip" in self.learnable else self._skip
 
     @property
@@ -177,7 +177,7 @@ class DenseCRF(nn.Module):
             start = {name: _near(self.log_bandwidths[name], value) for name, value in start.items()}
         return {name.replace("_", "."): value for name, value in start.items()}
 
-    # --- from image and logits to the answer ----------------------------------------------------
+    # --- from image and logits to the result ----------------------------------------------------
 
     def forward(self, image: Tensor, logits: Tensor) -> Tensor:
         """Log-probabilities in the layout of ``logits``; with ``num_labels=1`` one logit per pixel."""
@@ -193,7 +193,7 @@ class DenseCRF(nn.Module):
             return log_probabilities(x, self.epsilon, grid, single=self.num_labels == 1).to(logits.dtype)
 
     def energy(self, image: Tensor, logits: Tensor) -> Energy:
-        """The energy that the layer lowers: over ``(*batch, n, L)``, pixels in row-major order."""
+        """The energy that the layer minimises, over ``(*batch, n, L)`` with pixels in row-major order."""
         check_same_grid(image, logits, self.spatial_dims, "logits")
         scores = scores_flat(logits, self.num_labels, self.spatial_dims, "logits")
         if self.num_labels == 1:
@@ -213,10 +213,10 @@ class DenseCRF(nn.Module):
         tol: float | None = None,
         callback: Callable[[int, Tensor], None] | None = None,
     ) -> Solution:
-        """Labels and probabilities, ``(*batch, *grid)`` and in the layout of ``logits``, without the skip.
+        """A solution without the skip: labels ``(*batch, *grid)``, probabilities in the layout of ``logits``.
 
-        By the layer's own solver and number of steps unless others are given; the rest is as in
-        ``fwcrf.minimize``. With ``num_labels=1`` the probabilities are those of label 1.
+        The solver and the number of steps are the layer's unless given; all other arguments are as in
+        ``fwcrf.minimize``. With ``num_labels=1`` the probabilities are of label 1.
         """
         with full_precision(logits):
             found = solvers.minimize(
@@ -262,8 +262,8 @@ class DenseCRF(nn.Module):
             return self.kernels
         fields: list[dict[str, Tensor]] = [{} for _ in self.kernels]
         for name, value in self.bandwidths.items():
-            number, one = name.split(".")
-            fields[int(number)][one] = value
+            number, key = name.split(".")
+            fields[int(number)][key] = value
         return [kernel.with_bandwidths(f) for kernel, f in zip(self.kernels, fields, strict=True)]
 
     def _solver(self) -> Solver:
@@ -274,7 +274,7 @@ class DenseCRF(nn.Module):
             solver = replace(solver, stepsize=stepsizes.Sequence(self.steps))
         return solver
 
-    # --- where the parameters start -------------------------------------------------------------
+    # --- initial values of the parameters -------------------------------------------------------
 
     def _initial_weights(self, kind: Weights) -> Tensor:
         L = self.num_classes
@@ -343,7 +343,7 @@ class DenseCRF(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class GridSolution(Solution):
-    """A solution in the layout of an image; ``x`` is the point as the solver had it."""
+    """A solution in the layout of an image; ``x`` is the point in the layout of the solver."""
 
     x: Tensor = field(kw_only=True)  # (*batch, n, L)
     grid: tuple[int, ...] = field(kw_only=True)
@@ -366,7 +366,7 @@ class GridSolution(Solution):
 
 
 def _near(log_value: Tensor, start: Tensor) -> Tensor:
-    """exp of a parameter, within a factor of ``_RANGE`` of where it started."""
+    """exp of a parameter, within a factor of ``_RANGE`` of its initial value ``start``."""
     middle, half = start.to(log_value).log(), math.log(_RANGE)
     return fold(log_value, middle - half, middle + half).exp()
 

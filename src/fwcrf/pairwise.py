@@ -1,9 +1,8 @@
 """P, the pairwise part of the energy: a symmetric operator on ``(*batch, n, L)``.
 
-A dense model is a sum of terms (K - diag) (x) M, one per kernel. Anything with ``__call__`` and
-``to_dense`` can take its place, which is how sparse graphs enter. Two more questions can be answered,
-for the solvers that rearrange the energy: how large the rows of |P| are, and which self-edges the kernels
-have lost.
+A dense model is a sum of terms (K - diag) (x) M, one per kernel. Any subclass of ``Pairwise`` with
+``__call__`` and ``to_dense`` can take its place, for example a sparse graph. Solvers that split the energy
+also call ``absolute_row_sums`` and ``self_edges``.
 """
 
 from __future__ import annotations
@@ -61,18 +60,18 @@ class Pairwise(ABC):
     def absolute_row_sums(self, num_labels: int) -> Tensor:
         """sum_jt |P_is,jt|, or an upper bound on it, ``(*batch, n, L)``.
 
-        Here from the dense matrix; large operators answer it their own way.
+        From the dense matrix; subclasses for large problems override it.
         """
         return self.to_dense().abs().sum(-1).unflatten(-1, (-1, num_labels))
 
     def self_edges(self) -> list[SelfEdges] | None:
-        """What would restore the diagonal blocks that were left out of P; None if that is not known."""
+        """The self-edges that were removed from P; None if they are not known."""
         return None
 
     def descend(
         self, unary: Tensor, x: Tensor, *, max_sweeps: int, restarts: int, seed: int
     ) -> Tensor | None:
-        """Labels ``(*batch, n)`` by moving one node at a time from x; None if P has no way of its own."""
+        """Labels ``(*batch, n)`` by coordinate descent from x; None if P does not implement it."""
         return None
 
     def __add__(self, other: Pairwise) -> Pairwise:
@@ -117,18 +116,18 @@ class Dense(Pairwise):
     def _model(self) -> Model | Refusal:
         parts = self._parts()
         if not all(isinstance(part, Kronecker) for part in parts):
-            return Refusal("a term of the sum is no kernel with a compatibility")
+            return Refusal("a term of the sum is not a kernel with a compatibility")
         return Model.of([(part.operator, part.compat) for part in parts])  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)
 class Kronecker(Dense):
-    """K (x) M: neighbours by K, penalties by M."""
+    """K (x) M: K weighs the neighbours, M penalises their labels."""
 
     operator: Operator
     compat: Compatibility
     num_labels: int
-    whole: Operator | None = None  # K before its diagonal was taken from it, where known; or K itself
+    with_diagonal: Operator | None = None  # K before its diagonal was removed, or K itself; None if unknown
 
     def _term_by_term(self, x: Tensor) -> Tensor:
         self.check(x)
@@ -138,7 +137,7 @@ class Kronecker(Dense):
         return [self]
 
     def check(self, x: Tensor) -> None:
-        """Refuse points with another number of labels."""
+        """Refuse an x whose number of labels is not ``num_labels``."""
         if x.dim() < 2 or x.shape[-1] != self.num_labels:
             raise ValueError(
                 f"x has shape {tuple(x.shape)}; expected (*batch, {self.operator.n}, {self.num_labels}): "
@@ -153,15 +152,15 @@ class Kronecker(Dense):
         return product.reshape(*K.shape[:-2], size, size)
 
     def absolute_row_sums(self, num_labels: int) -> Tensor:
-        # The entries of a Gaussian kernel are not negative, nor are those of its approximations.
+        # Gaussian kernels and their approximations have no negative entries.
         sums = self.operator.row_sums()
         return sums.unsqueeze(-1) * self.compat.matrix(num_labels).to(sums).abs().sum(-1)
 
     def self_edges(self) -> list[SelfEdges] | None:
-        if self.whole is None:
+        if self.with_diagonal is None:
             return None
-        kept = self.whole is self.operator
-        removed = self.whole.diagonal()
+        kept = self.with_diagonal is self.operator
+        removed = self.with_diagonal.diagonal()
         removed = torch.zeros_like(removed) if kept else removed
         return [SelfEdges(removed, self.compat.matrix(self.num_labels).to(removed))]
 
@@ -336,10 +335,10 @@ def of_image(
     spatial_dims: int = 2,
     dtype: torch.dtype | None = None,
 ) -> Pairwise:
-    """P of an image for kernels as the user names them, with their own weights unless ``weights`` are given.
+    """P of an image, a sum over kernels; ``weights`` replace the weights of the kernels if given.
 
     The image is laid out as in ``features.pixels``; a ``Gaussian`` takes its channels as features. ``dtype``
-    is the one of the computation, by default float64 for an image in float64 and float32 otherwise.
+    is the dtype of the computation, by default float64 for a float64 image and float32 otherwise.
     """
     kernels, domain = read_kernels(kernels), Domain.of_image(image, spatial_dims=spatial_dims, dtype=dtype)
     return dense(
