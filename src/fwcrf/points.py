@@ -1,4 +1,4 @@
-"""Better labels for points that lie on no grid."""
+"""Refinement of labels of points that lie on no grid."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ def refine_points(
 ) -> Any:
     """The labels of a dense CRF over points: a point cloud, cells, superpixels.
 
-    numpy and torch alike: positions ``(*batch, n, D)``, features ``(*batch, n, C)`` or None, probabilities
-    ``(*batch, n, L)``, at most one batch axis. The answer has the type and device of the probabilities:
-    labels ``(*batch, n)`` of int64, and with ``return_probabilities`` also the probabilities behind them.
+    numpy and torch arrays have the same layout: positions ``(*batch, n, D)``, features ``(*batch, n, C)`` or
+    None, probabilities ``(*batch, n, L)``, at most one batch axis. The result has the type and device of the
+    probabilities: labels ``(*batch, n)`` of int64, and with ``return_probabilities`` also probabilities.
 
-    Kernels mean what they do for images: ``Spatial(xy)`` is a Gaussian over positions, ``Bilateral(xy,
-    color)`` over positions and features, ``Gaussian`` over features as they are (over positions, if there are
-    none). Bandwidths are in the units of what is passed. By default they are ``Spatial(3 s)`` and
-    ``Bilateral(80 s, 13)``, where s is the median distance between neighbours, as a pixel is in an image. All
-    other arguments are those of ``fwcrf.refine``, with points for pixels.
+    Kernels are as for images: ``Spatial(xy)`` is a Gaussian over positions, ``Bilateral(xy, color)`` over
+    positions and features, ``Gaussian`` over features as they are (over positions, if there are no features).
+    Bandwidths are in the units of positions and features. The defaults are ``Spatial(3 s)`` and, if there are
+    features, ``Bilateral(80 s, 13)``, where s is the median distance between neighbours: 1 pixel in an image.
+    All other arguments are as in ``fwcrf.refine``, with points for pixels.
 
     >>> import numpy as np
     >>> positions = np.array([[0.0], [1.0], [2.0], [9.0], [10.0]])
@@ -112,15 +112,15 @@ def _read(value: Any, name: str, scores: Scores, ignore: Tensor | None) -> tuple
 
 
 def _spacing(positions: Tensor) -> float:
-    """The median distance of points to their nearest neighbours, on a sample."""
+    """The median distance of a sample of points to their nearest neighbours; 1 if all points coincide."""
     points = positions.reshape(-1, *positions.shape[-2:])[0]
     every = max(1, len(points) // _SAMPLE)
-    some = points[::every].double()
-    nearest = torch.full((len(some),), torch.inf, dtype=torch.float64, device=points.device)
+    sample = points[::every].double()
+    closest = torch.full((len(sample),), torch.inf, dtype=torch.float64, device=points.device)
     for start in range(0, len(points), _CHUNK):
-        distance = torch.cdist(some, points[start : start + _CHUNK].double())
-        # A point is at distance 0 from itself and from its doubles.
+        distance = torch.cdist(sample, points[start : start + _CHUNK].double())
+        # A point is at distance 0 from itself and from its duplicates.
         distance = distance.masked_fill(distance == 0, torch.inf)
-        nearest = torch.minimum(nearest, distance.amin(-1))
-    found = nearest[torch.isfinite(nearest)]
+        closest = torch.minimum(closest, distance.amin(-1))
+    found = closest[torch.isfinite(closest)]
     return float(found.median()) if len(found) else 1.0

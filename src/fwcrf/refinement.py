@@ -1,4 +1,4 @@
-"""Better labels from an image and a network's scores, in one call."""
+"""Refinement of a network's scores for an image, in one call."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ from fwcrf.torch_ops.simplex import softmax
 
 log = logging.getLogger("fwcrf")
 
-# An image is solved as a whole within this many bytes, unless the user sets memory=.
+# Bytes within which an image is solved as a whole, unless the user sets memory=.
 MEMORY = 4 << 30
-# How far windows reach beyond their tiles, in standard deviations of the widest kernel.
+# Overlap of windows beyond their tiles, in standard deviations of the widest kernel.
 OVERLAP = 3.0
-# Rows of an image that are compared with the bandwidths.
+# About this many rows of an image are compared with the bandwidths.
 _ROWS = 32
 
 
@@ -81,45 +81,45 @@ def refine(
 
     ``image`` and ``probabilities`` may be numpy arrays, ``(*grid, channels)`` with channels and labels at
     ``channel_axis``, or torch tensors, ``(channels, *grid)``, or anything with a shape, a dtype and slices,
-    laid out as in numpy. A batch comes first. An image with no more axes than the grid is grey. The answer
+    laid out as in numpy. A batch comes first. An image with no more axes than the grid is grey. The result
     has the type, layout and device of ``probabilities``: labels ``(*batch, *grid)`` of int64, and with
-    ``return_probabilities`` also the probabilities behind them.
+    ``return_probabilities`` also the probabilities.
 
     Args:
         image: whole or floating-point numbers, any number of channels.
         probabilities: summing to 1 over the labels. With ``from_logits``, logits. With ``from_labels``, a map
-            of labels, -1 where there is none. One probability (one logit) per pixel is that of label 1
-            against 0.
+            of labels, -1 where there is none. One probability (one logit) per pixel is for label 1
+            against label 0.
         solver: a name of ``fwcrf.solvers.names()``, or a solver.
-        num_steps: of the solver; each applies every kernel once.
+        num_steps: the number of steps; with most solvers, a step applies every kernel once.
         kernels: by default ``Spatial(3)`` and ``Bilateral(80, 13)``: pixels, and grey levels of 0 to 255. A
             ``Gaussian`` takes the image's channels as its features.
         compatibility: a number (Potts), one per label (diagonal) or a matrix, for all kernels; or a
             ``Compatibility`` for each.
-        channel_axis: of numpy arrays; ``None`` for a grey image without that axis.
+        channel_axis: the axis of channels in numpy arrays; ``None`` for a grey image without that axis.
         from_labels: the confidence in a map of labels, between 0.5 and 1: the probability of the given label
-            against any one of the others. ``True`` is 0.7.
-        num_labels: of a map of labels; by default one more than the largest.
+            against any one other label. ``True`` is 0.7.
+        num_labels: the number of labels in a map; by default one more than the largest label.
         spatial_dims: the number of grid axes, 3 for a volume or a video. By default as many as ``spacing`` or
             a kernel's bandwidths have entries; else 3 with five axes (batch, channels and grid), and 2 with
             fewer.
         spacing: the size of a pixel along each axis, in the units of the position bandwidths.
         rounding: ``"nearest"`` or ``"bcd"``.
-        keep: a mask of pixels whose label stays what their scores say; they tell it to the others.
-        ignore: a mask of pixels that take no part: their scores stay, whatever they are, NaN included, and so
-            for the image; nothing is said to the others.
+        keep: a mask of pixels that keep the best label of their scores, and still influence other pixels.
+        ignore: a mask of pixels that take no part: they keep their scores and do not influence other pixels.
+            Their scores and their image values may be NaN.
         scribbles: a map of labels that are certain, -1 elsewhere.
-        resize: if sizes differ, bring the ``"scores"`` to the size of the image, or the ``"image"`` to that
-            of the scores.
-        tile: the size of tiles, in pixels, for all axes or for each; ``False`` for none. By default there are
-            none as long as ``memory`` allows it, and then tiles as large as it allows.
-        overlap: how far beyond its tile a window reaches, in pixels. By default three standard deviations of
+        resize: if sizes differ, bring the ``"scores"`` to the size of the image, or the ``"image"`` to the
+            size of the scores.
+        tile: the size of tiles, in pixels, for all axes or for each; ``False`` for none. By default the
+            image is solved as a whole if ``memory`` allows it, else in tiles as large as it allows.
+        overlap: the width of a window beyond its tile, in pixels. By default three standard deviations of
             the widest kernel.
-        memory: bytes that the work may take beside image, scores and answer; about 4 GiB by default.
+        memory: bytes that the work may take beside image, scores and result; about 4 GiB by default.
         self_edges: keep the diagonals of the kernels, as pydensecrf does.
         out: an array of integers to write the labels to, a memory map for example; with
             ``return_probabilities`` a pair of arrays.
-        progress: called with the number of tiles done and of all.
+        progress: called with the number of parts done and the number of all parts.
 
     >>> import numpy as np
     >>> image = np.full((20, 30, 3), 200, dtype=np.uint8)
@@ -161,8 +161,8 @@ def refine(
         # New arrays are made now, in memory that the solver has freed.
         answers = answers or _answers(out, scores, grid, channel_axis, return_probabilities)
         labels, likely = answers
-        together = likely if found is None and not scores.single else None
-        if together is None or not together.write_with_argmax(images, part.core, x, labels):
+        with_argmax = likely if found is None and not scores.single else None
+        if with_argmax is None or not with_argmax.write_with_argmax(images, part.core, x, labels):
             labels.write(images, part.core, nearest(x) if found is None else found)
             if likely is not None:
                 likely.write(images, part.core, scores.given(x))
@@ -179,7 +179,7 @@ def named(solver: str | Solver) -> Solver:
 
 @dataclass(frozen=True)
 class Inference:
-    """Settings of a solver and of the model, apart from its kernels; images and points share them."""
+    """Settings of the solver and of the model without its kernels, the same for images and points."""
 
     solver: Solver
     num_steps: int
@@ -199,7 +199,7 @@ class Inference:
         """Labels ``(*batch, n)`` and probabilities ``(*batch, n, L)``.
 
         The labels are None for "nearest" rounding without ignored points: the writer computes the argmax
-        while it copies. ``finite`` if the unary is known to be so.
+        while it copies. ``finite`` if the unary is known to be finite.
         """
         P = pairwise.dense(
             [kernel.on(domain) for kernel in kernels],
@@ -214,8 +214,8 @@ class Inference:
         x, ignore = found.probabilities, domain.ignore
         if ignore is None:
             return None if self.rounding == "nearest" else found.labels, x
-        own = softmax(unary, -1.0)
-        return torch.where(ignore, nearest(own), found.labels), torch.where(ignore.unsqueeze(-1), own, x)
+        given = softmax(unary, -1.0)
+        return torch.where(ignore, nearest(given), found.labels), torch.where(ignore.unsqueeze(-1), given, x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,7 +231,7 @@ class Problem:
 
     @property
     def bytes_per_pixel(self) -> float:
-        """Bytes per pixel at the peak: more than in any photograph measured, less than in noise."""
+        """Estimated bytes per pixel at the peak: more than all photographs measured, less than noise."""
         run, labels = self.inference, self.scores.num_labels
         dtype, device = self.scores.dtype, self.scores.device
         axes, channels = len(self.grid), self.image.channels or 1
@@ -248,7 +248,7 @@ class Problem:
         overlap: int | Sequence[int] | None,
         memory: int | None,
     ) -> list[tuple[slice, Tile]]:
-        """The images and tiles to solve at a time."""
+        """The parts to solve, one after the other: some images and a tile."""
         dims = len(self.grid)
         if memory is not None and not memory > 0:
             raise ValueError(f"memory={memory!r}; expected a positive number of bytes.")
@@ -318,14 +318,14 @@ class Problem:
 
 
 def without(values: Tensor, ignore: Tensor) -> Tensor:
-    """Values ``(*batch, n, channels)``, with the mean of the rest in place of ignored ones."""
-    out = ignore.unsqueeze(-1)
-    mean = values.masked_fill(out, 0.0).sum(-2, keepdim=True) / (~out).sum(-2, keepdim=True).clamp(min=1)
-    return torch.where(out, mean, values)
+    """Values ``(*batch, n, channels)``; ignored points get the mean of all other points."""
+    mask = ignore.unsqueeze(-1)
+    mean = values.masked_fill(mask, 0.0).sum(-2, keepdim=True) / (~mask).sum(-2, keepdim=True).clamp(min=1)
+    return torch.where(mask, mean, values)
 
 
 def _check_image(image: Located, kernels: Sequence[Kernel]) -> None:
-    """Refuse an image that the kernels do not take; warn of units that differ from the bandwidths'."""
+    """Refuse an image that the kernels do not take; warn if its units do not fit the bandwidths."""
     found, shape = kind(image.array), tuple(image.array.shape)
     if found not in "if":
         raise TypeError(
@@ -367,13 +367,13 @@ def _common_grid(image: Located, scores: Located, resize: str | None) -> tuple[i
             image,
             scores,
             "Pass resize='scores' to bring the scores to the size of the image, or resize='image' for the "
-            "image to that of the scores.",
+            "image to the size of the scores.",
         )
     return scores.grid if resize == "image" else image.grid
 
 
 def _in_pixels(kernel: Kernel, spacing: float | Sequence[float], dims: int) -> Kernel:
-    """A kernel whose position bandwidths are in pixels instead of units of the spacing."""
+    """The kernel with position bandwidths in pixels instead of units of ``spacing``."""
     xy = kernel.bandwidths().get("xy")
     if xy is None:
         return kernel
@@ -383,7 +383,7 @@ def _in_pixels(kernel: Kernel, spacing: float | Sequence[float], dims: int) -> K
 
 
 def _reach(kernels: Sequence[Kernel], dims: int) -> tuple[int, ...]:
-    """How far windows should reach beyond their tiles, in pixels per axis."""
+    """The default overlap of windows beyond their tiles, in pixels per axis."""
     each = [kernel.bandwidths().get("xy") for kernel in kernels]
     if any(xy is None for xy in each):
         raise ValueError(
@@ -397,7 +397,7 @@ def _reach(kernels: Sequence[Kernel], dims: int) -> tuple[int, ...]:
 def _answers(
     out: Any, scores: Scores, grid: Sequence[int], channel_axis: int | None, both: bool
 ) -> tuple[Located, Located | None]:
-    """Arrays to which labels and probabilities are written: the user's, or new ones."""
+    """The arrays to write to, of the user or new: labels, and probabilities or None unless ``both``."""
     like = scores.located
     if both and out is not None and not (isinstance(out, tuple | list) and len(out) == 2):
         raise TypeError(

@@ -43,7 +43,7 @@ def bcd(f: Energy, x: Tensor, *, max_applications: int = 200, restarts: int = 0,
     always rounded, beyond ``max_applications`` if necessary.
 
     A sparse graph moves one node at a time in native code, in at most ``max_applications`` sweeps. Then it
-    perturbs a region, descends again and keeps the better labels, ``restarts`` times; ``seed`` fixes them.
+    perturbs a region that ``seed`` fixes, descends again and keeps the better labels, ``restarts`` times.
 
     E is linear in each node if P has no self-edges. With self-edges, nodes at a label still move only if E
     falls, but a node that could gain may be missed.
@@ -70,9 +70,9 @@ def _one_by_one(f: Energy, x: Tensor, max_sweeps: int) -> Tensor:
     for _ in range(max_sweeps):
         moved = False
         for i in range(n):
-            own = columns[..., i, :, i, :]  # (*batch, L, L)
-            outside = grad[..., i, :] - (own @ x[..., i, :, None]).squeeze(-1)
-            cost = outside + 0.5 * own.diagonal(dim1=-2, dim2=-1)
+            block = columns[..., i, :, i, :]  # (*batch, L, L), the self-edges of node i
+            outside = grad[..., i, :] - (block @ x[..., i, :, None]).squeeze(-1)
+            cost = outside + 0.5 * block.diagonal(dim1=-2, dim2=-1)
             best = cost.argmin(-1, keepdim=True)
             # A node changes its label only for a strictly better one, so that ties do not cycle.
             now = cost.gather(-1, x[..., i, :].argmax(-1, keepdim=True))
@@ -112,12 +112,12 @@ def _together(f: Energy, x: Tensor, max_applications: int, seed: int) -> Tensor:
         change = f.hessian(d)
         applications += 1
         lower = linear(grad, d) + 0.5 * inner(d, change) <= 0
-        alone = size == 1
-        accept = moves & (lower.unsqueeze(-1) | (alone.unsqueeze(-1) & inside))
+        single = size == 1
+        accept = moves & (lower.unsqueeze(-1) | (single.unsqueeze(-1) & inside))
         moved = accept.any(-1)
         x = torch.where(accept.unsqueeze(-1), p, x)
         grad = torch.where(moved[..., None, None], grad + change, grad)
-        refused = (refused & ~moved.unsqueeze(-1)) | (moves & (alone & ~moved).unsqueeze(-1))
+        refused = (refused & ~moved.unsqueeze(-1)) | (moves & (single & ~moved).unsqueeze(-1))
         size = torch.where(moved, 2 * size, torch.minimum(size, wants.sum(-1)) // 2).clamp(1, n)
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Band:
-    """A banded matrix: row j has its entries from column first[j] on, and no row begins before the last."""
+    """A banded matrix: row j is weight[j], from column first[j] on; ``first`` does not decrease."""
 
     rows: int
     first: Tensor  # (rows,), int32
@@ -35,7 +35,7 @@ class Factors:
 
 
 def band(matrix: Tensor) -> Band:
-    """A matrix whose entries other than zero lie close together in every row."""
+    """The matrix in banded form; its nonzero entries should lie close together in every row."""
     rows, columns = matrix.shape
     there = matrix != 0
     first = there.to(torch.uint8).argmax(-1).cummax(0).values
@@ -46,7 +46,7 @@ def band(matrix: Tensor) -> Band:
 
 
 def factors(size: int, *axis: Tensor) -> Factors:
-    """The factors of one axis, given its taps, and what its rows (left) and columns (right) are scaled by."""
+    """The factors of one axis, given its taps and the scales of its rows (left) and columns (right)."""
     return _made(size, axis[0].dtype, *(t.detach().numpy().tobytes() for t in axis))
 
 
@@ -72,13 +72,13 @@ def _made(size: int, dtype: torch.dtype, *axis: bytes) -> Factors:
     return Factors(band(down.to(dtype)), band(G.to(dtype)), band(up.to(dtype)))
 
 
-# Between a pixel and points of a grid of every other pixel, 0.5, 1.5, ... 4.5 pixels apart: with these, five
-# points for every pixel come as close to a Gaussian of three pixels as five can.
+# Weights between a pixel and the points of a coarse grid with a spacing of 2, at distances 0.5, 1.5, ... 4.5.
+# Every pixel has five points; these weights are the best fit to a Gaussian with sigma = 3.
 _NEAR = (1.0, 0.72089, 0.36115, 0.11403, 0.01727)
 
 
 def _window(distance: Tensor, spacing: int) -> Tensor:
-    """How much a pixel has to do with a point of the coarse grid: each has six points, or five."""
+    """Weights between pixels and coarse points at a distance: six points per pixel, five for spacing 2."""
     if spacing == 2:
         near = torch.tensor([*_NEAR, 0.0], dtype=torch.float64)
         return near[distance.abs().long().clamp(max=len(_NEAR))]
@@ -87,16 +87,16 @@ def _window(distance: Tensor, spacing: int) -> Tensor:
 
 
 def _points(begin: int, end: int, spacing: int) -> Tensor:
-    """Points of the coarse grid, so placed that pixels between two of them have the same points in reach."""
+    """Coarse points, so placed that each group of ``spacing`` pixels has the same points in reach."""
     return torch.arange(begin, end).double() * spacing + (0.5 if spacing == 2 else -0.5)
 
 
 def _coarse(sigma: float, spacing: int) -> Tensor:
-    """The filter on the coarse grid that comes closest to a Gaussian between pixels: to 4e-5 of its peak."""
+    """Taps of the coarse filter, by least squares: up middle down is a Gaussian to 4e-5 of its peak."""
     reach = math.ceil(4 * sigma / spacing - 2 - 1e-6)
     far_away = reach + math.ceil(6 * sigma / spacing)
     points = _points(-far_away, far_away + 1, spacing)
-    # Pixels of one period of the coarse grid, and all that they reach.
+    # Pixels i of one period of the coarse grid, and all pixels j within 5 sigma.
     i, j = torch.arange(spacing), torch.arange(-math.ceil(5 * sigma), math.ceil(5 * sigma) + spacing)
     near, far = (_window(pixels[:, None] - points, spacing) for pixels in (i, j))
     shifted = [
@@ -109,7 +109,7 @@ def _coarse(sigma: float, spacing: int) -> Tensor:
 
 
 def _sigma(taps: Tensor) -> float:
-    """The standard deviation whose Gaussian has these taps."""
+    """The standard deviation of the Gaussian with these taps."""
     if len(taps) < 2 or float(taps[1]) == 0:
         return 0.0
     at = min(len(taps) - 1, 8)  # far enough from the centre for float32 to tell it from 1

@@ -1,4 +1,4 @@
-"""The Gaussian kernel itself, by brute force in bounded memory: the reference for everything."""
+"""The exact Gaussian kernel, by brute force in bounded memory: the reference for all approximations."""
 
 from __future__ import annotations
 

@@ -52,14 +52,14 @@ class Domain:
         return Domain(values, grid, origin)
 
     def places(self, xy: Bandwidth) -> Tensor:
-        """Positions over ``xy``, ``(*batch, n, axes)``."""
+        """Positions / ``xy``, ``(*batch, n, axes)``."""
         if self.positions is not None:
             return self.positions * reciprocals(xy, "xy", self.positions)
         assert self.grid is not None and self.values is not None
         return positions(self.grid, self.values, xy, self.origin)
 
     def places_and_values(self, xy: Bandwidth, color: Bandwidth) -> Tensor:
-        """Positions over ``xy`` beside values over ``color``, ``(*batch, n, axes + channels)``."""
+        """Positions / ``xy`` and values / ``color``, concatenated: ``(*batch, n, axes + channels)``."""
         if self.values is None:
             raise ValueError("a Bilateral kernel without features; pass features, or Spatial kernels only.")
         if self.grid is not None:
@@ -82,14 +82,14 @@ class Kernel(ABC):
 
     @abstractmethod
     def num_features(self, axes: int, channels: int) -> int:
-        """D, for points with so many positions and values."""
+        """D, for points with ``axes`` coordinates and ``channels`` values."""
 
     def bandwidths(self) -> dict[str, Bandwidth]:
         """Standard deviations by field: ``xy`` of positions, ``color`` of values."""
         return {name: getattr(self, name) for name in ("xy", "color") if hasattr(self, name)}
 
     def with_bandwidths(self, fields: Mapping[str, Bandwidth]) -> Any:
-        """The kernel with other standard deviations."""
+        """The kernel with these standard deviations in place of its own."""
         return replace(self, **fields) if fields else self  # type: ignore[type-var]
 
     def on(self, domain: Domain) -> Operator:
@@ -98,8 +98,8 @@ class Kernel(ABC):
             return self._operator(domain, self.normalization)
         # A point without neighbours keeps 1 on the diagonal, so that its row can be divided by its sum.
         K = self._operator(domain, "none")
-        part = (~domain.ignore).to(K.example.dtype)
-        return K.scaled(part).shifted(1 - part).normalized(self.normalization)
+        active = (~domain.ignore).to(K.example.dtype)
+        return K.scaled(active).shifted(1 - active).normalized(self.normalization)
 
     def operator(
         self,
@@ -111,8 +111,8 @@ class Kernel(ABC):
     ) -> Operator:
         """The normalised operator for an image, its diagonal kept; layouts as in ``features.pixels``.
 
-        ``origin`` has the coordinates of the first pixel, if the image is a window of a larger one: windows
-        that overlap then share their lattice cells, and so the errors that the lattice makes.
+        ``origin`` is the coordinates of the first pixel, if the image is a window of a larger one: windows
+        that overlap then share their lattice cells, and so the errors of the lattice.
         """
         return self.on(
             Domain.of_image(image, spatial_dims=spatial_dims, channel_axis=channel_axis, origin=origin)
@@ -127,7 +127,7 @@ class Kernel(ABC):
         axes: int,
         channels: int,
     ) -> None:
-        """Refuse more values than the kernel takes; warn of values in other units than its bandwidths.
+        """Refuse more channels than the kernel takes; warn if the units of values do not fit its bandwidths.
 
         ``sample()`` returns some of the values, and is called only if the dtype leaves doubt; ``kind`` is
         "i" for whole numbers and "f" for floating point.
@@ -144,7 +144,7 @@ class Kernel(ABC):
         check_units(sample, kind, bandwidths(found["color"], channels, "color"), name)
 
     def floats_per_point(self, axes: int, channels: int) -> int:
-        """The numbers per point that the operator takes at its peak, while it is built."""
+        """The number of floats per point at the peak of memory, while the operator is built."""
         features = self.num_features(axes, channels)
         return 26 * (features + 1) if self.method == "lattice" else features
 
@@ -211,7 +211,7 @@ class Spatial(Kernel):
 
 @dataclass(frozen=True)
 class Gaussian(Kernel):
-    """Gaussian over feature vectors of the user's own: exp(-(f_i - f_j)' Precision (f_i - f_j) / 2).
+    """Gaussian over feature vectors of the user: exp(-(f_i - f_j)' Precision (f_i - f_j) / 2).
 
     ``precision`` is a positive number, one per feature, or a symmetric positive definite matrix;
     ``None`` takes the features to be in standard deviations already. Over an image, its channels are the
@@ -239,7 +239,7 @@ class Gaussian(Kernel):
 
 @dataclass(frozen=True)
 class Foreign(Kernel):
-    """A kernel of the user's own that has a ``weight`` and ``operator(image)`` and nothing else."""
+    """An object of the user that has only a ``weight`` and ``operator(image)``, as a ``Kernel``."""
 
     kernel: Any
     method: str = "foreign"
@@ -266,7 +266,7 @@ class Foreign(Kernel):
         return self.kernel.operator(domain.values.mT.unflatten(-1, domain.grid))
 
 
-# Kernels that settings, the command line and the page offer, by name.
+# The kernels in settings files, the command line and the demo page, by name.
 KERNELS: dict[str, type[Kernel]] = {"spatial": Spatial, "bilateral": Bilateral}
 
 
@@ -295,7 +295,7 @@ def _on_lattice(features: Tensor, normalization: Normalization) -> Operator:
         return Lattice.symmetric(features)
     operator: Operator = Lattice.build(features)
     if normalization == "none":
-        # The other modes divide by the row sums, and by this factor with them.
+        # The other modes divide by the row sums, and need no correction of them.
         operator = operator.scaled(row_factor(features, operator))
     return operator.with_unit_diagonal().normalized(normalization)
 
@@ -328,7 +328,7 @@ def _traced(features: Tensor, normalization: Normalization) -> Lattice:
     if normalization in ("symmetric", "none"):
         slice = splat
     engine = "native" if features.is_cpu else "torch"
-    order = index.new_empty(0)  # of use for the diagonal only, which is known
+    order = index.new_empty(0)  # only the diagonal reads it, which is known
     return Lattice(
         index, splat, slice, order, neighbors, shift,
         identity=lattice_shape(features.shape[-1]).identity, engine=engine, _minus=[shift - diagonal],

@@ -13,11 +13,11 @@ K symmetric to float rounding, and costs one more blur, which is a small part of
 ``calibration``.
 
 *Shape.* A point in the middle of its simplex is splatted wider than one at a corner. Two corrections
-that cost nothing per filter even this out in three and more dimensions: a share beta of unblurred
-values, and weights scaled by a function of the point's place in its simplex.
+that cost nothing per filter reduce the difference: from three dimensions on, weights scaled by a function
+of the point's place in its simplex; from four on, also a (negative) share beta of unblurred values.
 
-*Diagonal.* The lattice's own diagonal is known exactly (see ``csrc/lattice.hpp``), so that it can be
-replaced by the Gaussian's, which is 1, or removed.
+*Diagonal.* The diagonal of the lattice kernel is known exactly (see ``csrc/lattice/build.hpp``), so that it
+can be replaced by the diagonal of the Gaussian, which is 1, or removed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BlurOrder = Literal["symmetric", "forward", "reverse"]
 
 MAX_DIMENSION = 16
 
-# Neighbour over centre of the blur: 1/4, 1/2, 1/4.
+# Weight of a neighbour relative to the centre of the blur, 1/4, 1/2, 1/4.
 TAP = 0.5
 ORDERS: dict[BlurOrder, int] = {"symmetric": 0, "forward": 1, "reverse": 2}
 
@@ -51,7 +51,7 @@ class Lattice(Operator):
 
     index: Tensor  # (*batch, n, d + 1), corner vertices of each point
     splat: Tensor  # (*batch, n, d + 1), weights onto the lattice
-    slice: Tensor  # (*batch, n, d + 1), weights off the lattice; the same tensor where symmetric
+    slice: Tensor  # (*batch, n, d + 1), weights off the lattice; the same tensor if symmetric
     order: Tensor  # (*batch, n, words), axes leading from corner to corner, packed
     neighbors: Tensor  # (d + 1, vertices, 2)
     shift: Tensor | None = None  # (*batch, n), added to the diagonal
@@ -95,7 +95,7 @@ class Lattice(Operator):
     def _fitted(
         features: Tensor, blur: BlurOrder = "symmetric", engine: Engine | None = None
     ) -> tuple[Lattice, Tensor]:
-        """The plain lattice, and the factor ``(*batch, 1)`` that its kernel has to have once it is placed."""
+        """The plain lattice, and the factor ``(*batch, 1)`` that ``_placed`` must give to its kernel."""
         d = _check_features(features)
         engine = engine or ("native" if features.is_cpu else "torch")
         shape = lattice_shape(d)
@@ -154,12 +154,12 @@ class Lattice(Operator):
 
     def apply(self, x: Tensor) -> Tensor:
         batch = broadcast(x.shape[:-2], self.batch_shape)
-        own = (1,) * (len(batch) - len(self.batch_shape)) + tuple(self.batch_shape)
-        # Axes along which images share a lattice come first, the lattices' own after them.
-        sharing = [a for a in range(len(batch)) if own[a] == 1]
-        axes = sharing + [a for a in range(len(batch)) if own[a] > 1]
+        lattices = (1,) * (len(batch) - len(self.batch_shape)) + tuple(self.batch_shape)
+        # Batch axes along which images share a lattice come first.
+        sharing = [a for a in range(len(batch)) if lattices[a] == 1]
+        axes = sharing + [a for a in range(len(batch)) if lattices[a] > 1]
         shared = math.prod([batch[a] for a in sharing])
-        rows = math.prod(own) * self.n
+        rows = math.prod(lattices) * self.n
         arranged = x.expand(*batch, *x.shape[-2:]).permute(*axes, -2, -1)
         stacked = arranged.reshape(shared, rows, x.shape[-1])
         tables = (
@@ -171,7 +171,7 @@ class Lattice(Operator):
         )
         settings = (TAP, self.identity, ORDERS[self.blur])
         if self.engine == "torch" and x.is_cpu:
-            # In operations that autograd sees through: what the others are tested against.
+            # Plain operations that autograd sees through: the reference in tests of the native filter.
             check_finite(x, "x")
             y = lattice_torch.filter(stacked, *tables, *settings)
         else:
@@ -197,7 +197,7 @@ class Lattice(Operator):
         return -minus if self.shift is None else self.shift - minus
 
     def restricted(self, points: Tensor) -> Lattice:
-        """The block of K over some of the points, given by their numbers."""
+        """The block of K over the points with these indices."""
         pick = lambda t: t.index_select(-2, points)  # noqa: E731
         splat = pick(self.splat)
         return replace(
@@ -213,7 +213,7 @@ class Lattice(Operator):
     def _sampled_sums(
         self, features: Tensor, points: Tensor, rows: int, place: float
     ) -> tuple[Tensor, Tensor] | None:
-        """Sums of the first ``rows`` points over the rest, in one native call: see ``ops.sampled_sums``."""
+        """``torch_ops.lattice.sampled_sums`` of this lattice; None if it is not plain or not native."""
         if self.engine != "native" or self.slice is not self.splat or self.shift is not None:
             return None
         tables = self.index, self.splat, self.neighbors
@@ -221,12 +221,12 @@ class Lattice(Operator):
         return ops.sampled_sums(features, points, rows, *tables, *settings)
 
     def _placed(self, place: float, factor: Tensor) -> Lattice:
-        """Times a factor ``(*batch, 1)``, and points by their place in their simplex: see ``_Shape``."""
+        """K times a factor ``(*batch, 1)``, with weights scaled by place in the simplex: see ``_Shape``."""
         weight = ops.placed(self.splat, 0.5 * place, factor.sqrt())
         return replace(self, splat=weight, slice=weight)
 
     def _takes(self, vector: Tensor) -> bool:
-        """Whether a vector fits the lattice's own batch, so that its tables can absorb it."""
+        """True if a vector broadcasts to the lattice's batch, so that the tables can absorb it."""
         return broadcast(vector.shape, self.index.shape[:-1]) == self.index.shape[:-1]
 
     def scaled(self, left: Tensor, right: Tensor | None = None) -> Operator:
@@ -264,14 +264,14 @@ class Lattice(Operator):
         return replace(self, shift=shift if self.shift is None else self.shift + shift)
 
     def without_self_edges(self) -> Operator:
-        # Whatever was added to the diagonal goes as well.
+        # Every shift that was added to the diagonal is removed as well.
         if not self._minus:
             self.diagonal()
         return replace(self, shift=self._minus[0])
 
 
 class _Shape(NamedTuple):
-    """What makes the kernel of a d-dimensional lattice most like a Gaussian: see docs/accuracy.md."""
+    """Constants that fit the kernel of a d-dimensional lattice to a Gaussian: see docs/accuracy.md."""
 
     identity: float  # beta, relative to the centre weight of the blur
     place: float  # exponent of the sum of squared barycentric weights
@@ -279,7 +279,7 @@ class _Shape(NamedTuple):
 
 
 def lattice_shape(d: int) -> _Shape:
-    """Of the lattice of d features."""
+    """The constants of the lattice over d features."""
     cell = (d + 1.0) ** (d - 0.5) / (math.sqrt(2 / 3) * (d + 1)) ** d
     constant = (2 * math.pi) ** (d / 2) / cell / (1 + 2 * TAP) ** (d + 1)
     if d <= 2:

@@ -1,10 +1,9 @@
 """The interface of a kernel operator: a linear map over the points of an image.
 
-An operator acts on ``x`` of shape ``(*batch, n, channels)``, each channel on its own. Kernels are
-symmetric; the transpose exists because two of the normalizations are not.
+An operator acts on ``x`` of shape ``(*batch, n, channels)``, on each channel separately. Kernels are
+symmetric, except with the normalizations "before" and "after".
 
-Everything that turns a kernel into the one a model uses is a scaling of rows and columns or a
-change of the diagonal, so those two operations are the whole algebra::
+A model needs two operations on kernels: scaling of rows and columns, and a change of the diagonal::
 
     K.scaled(a)            diag(a) K diag(a)
     K.shifted(e)           K + diag(e)
@@ -67,7 +66,7 @@ class Operator(ABC):
     @property
     @abstractmethod
     def example(self) -> Tensor:
-        """A tensor whose dtype and device are those in which the operator was built."""
+        """A tensor with the dtype and device of the operator."""
 
     def row_sums(self) -> Tensor:
         """K 1, ``(*batch, n)``."""
@@ -106,11 +105,11 @@ class Operator(ABC):
 
 
 def check_sums(least: float, most: float, dtype: torch.dtype) -> None:
-    """Refuse to divide by row sums of which one is nothing beside the largest."""
+    """Refuse row sums to divide by, if the least is not above the rounding error of the largest."""
     if least <= 4 * torch.finfo(dtype).eps * most:
         raise ValueError(
             f"a row of the operator sums to {least:.3g}; expected positive sums to divide by. Normalize "
-            "before removing self-edges: a point far from all others has nothing else."
+            "before removing self-edges: a point far from all other points has no other edge."
         )
 
 
@@ -188,7 +187,7 @@ class Shifted(Operator):
 
 
 def broadcast(*shapes: torch.Size) -> torch.Size:
-    """``torch.broadcast_shapes``, called where shapes differ: it loads a computer algebra system.
+    """``torch.broadcast_shapes``, called only if shapes differ, because its first call loads sympy.
 
     >>> broadcast(torch.Size([2, 1]), torch.Size(), torch.Size([3]))
     torch.Size([2, 3])
@@ -200,7 +199,7 @@ def broadcast(*shapes: torch.Size) -> torch.Size:
 
 
 def check_values(x: Tensor, n: int, batch_shape: torch.Size) -> None:
-    """Refuse what no operator can take: not a float tensor, not n points, or another batch."""
+    """Refuse an x that is not a float tensor, has not n points, or has another batch."""
     if not isinstance(x, Tensor):
         raise TypeError(f"x is a {type(x).__name__}; expected a torch tensor: torch.from_numpy(x) makes one.")
     if x.dtype not in (torch.float32, torch.float64):
@@ -220,7 +219,7 @@ def check_values(x: Tensor, n: int, batch_shape: torch.Size) -> None:
 
 
 def check_features(features: Tensor) -> None:
-    """Refuse features that no kernel can take."""
+    """Refuse features that are not a float tensor ``(*batch, n, d)``, or are empty."""
     if not isinstance(features, Tensor):
         raise TypeError(
             f"features is a {type(features).__name__}; expected a torch tensor: torch.as_tensor makes one."

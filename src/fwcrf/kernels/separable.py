@@ -25,8 +25,8 @@ class Separable(Operator):
     Exact to float rounding: taps below half a unit of rounding are left out, which is beyond 5.8
     standard deviations in float32 and 8.6 in float64.
 
-    Its row sums are products over the axes, and so are the factors that normalise it: with them it is still
-    a product of one symmetric matrix per axis.
+    Its row sums, and so the factors that normalise it, are products over the axes: the normalised kernel is
+    still a product of one matrix per axis.
     """
 
     shape: tuple[int, ...]
@@ -36,7 +36,7 @@ class Separable(Operator):
 
     @staticmethod
     def build(shape: Sequence[int], xy: float | Sequence[float] | Tensor, like: Tensor) -> Separable:
-        """For a grid of ``shape`` with standard deviations ``xy``, in the dtype and device of ``like``.
+        """The kernel over a grid, with standard deviations ``xy``, in the dtype and device of ``like``.
 
         Differentiable in ``xy`` if that is a tensor.
         """
@@ -101,8 +101,8 @@ class Separable(Operator):
     def without_self_edges(self) -> Operator:
         if self.left is None or self.right is None:
             return super().without_self_edges()
-        first, *others = (a * b for a, b in zip(self.left, self.right, strict=True))
-        return self.shifted(_product([-first, *others]))
+        first, *rest = (a * b for a, b in zip(self.left, self.right, strict=True))
+        return self.shifted(_product([-first, *rest]))
 
     def row_sums(self) -> Tensor:
         return super().row_sums() if self.left is not None else _product(self._line_sums())
@@ -121,10 +121,10 @@ class Separable(Operator):
         return replace(self, left=left, right=right)
 
     def _line_sums(self) -> tuple[Tensor, ...]:
-        """The row sums of each axis alone."""
+        """The row sums of the kernel along each axis."""
         lines = []
         for size, taps in zip(self.shape, self.taps, strict=True):
-            # The taps on one side of a pixel are those up to the border.
+            # On each side of a pixel, the taps end at the border.
             side = taps.double().cumsum(0)
             reach = torch.arange(size, device=taps.device).clamp(max=len(taps) - 1)
             lines.append((side[reach] + side[reach.flip(0)] - side[0]).to(taps.dtype))
@@ -135,7 +135,7 @@ class Separable(Operator):
 def plain_separable(
     shape: tuple[int, ...], xy: tuple[float, ...], dtype: torch.dtype, normalization: Normalization
 ) -> Operator:
-    """A normalised kernel on the CPU whose bandwidths are plain numbers."""
+    """The normalised kernel on the CPU, for bandwidths that are plain numbers."""
     # Inference-mode tensors cannot be saved for backward.
     with torch.inference_mode(False):
         like = torch.empty((), dtype=dtype, device="cpu")
@@ -143,11 +143,11 @@ def plain_separable(
 
 
 def _product(axes: Sequence[Tensor]) -> Tensor:
-    """Numbers along each axis as their products over the grid, ``(n,)``."""
-    whole = axes[0]
-    for one in axes[1:]:
-        size = len(whole) * len(one)
-        plain = whole.is_cpu and untraced(whole) and not differentiated(whole, one)
-        out = empty((len(whole), len(one)), whole.dtype) if plain and size else None
-        whole = torch.mul(whole[:, None], one, out=out).flatten()
-    return whole
+    """The outer product of numbers along each axis, over the grid: ``(n,)``."""
+    product = axes[0]
+    for axis in axes[1:]:
+        size = len(product) * len(axis)
+        plain = product.is_cpu and untraced(product) and not differentiated(product, axis)
+        out = empty((len(product), len(axis)), product.dtype) if plain and size else None
+        product = torch.mul(product[:, None], axis, out=out).flatten()
+    return product
