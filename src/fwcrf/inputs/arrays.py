@@ -26,7 +26,7 @@ _NUMPY = {torch.float32: np.float32, torch.float64: np.float64, torch.int64: np.
 
 @dataclass(frozen=True, eq=False)
 class Located:
-    """An array and the numbers of its axes."""
+    """An array and the roles of its axes."""
 
     array: Any
     name: str
@@ -65,7 +65,7 @@ class Located:
         return found.permute(self._order)
 
     def flat(self) -> Tensor:
-        """The whole array, ``(*batch, n, channels)``, attached to the graph of a tensor."""
+        """The whole array, ``(*batch, n, channels)``; differentiable if it is a tensor."""
         array = self.array
         if not isinstance(array, Tensor):
             # A copy settles read-only memory, foreign byte order and negative strides.
@@ -148,7 +148,7 @@ def locate(
     channels: bool | Literal["required"] = True,
     alike: bool = False,
 ) -> Located:
-    """An array with the numbers of its axes: the one reader of layouts.
+    """The array with the roles of its axes: the one reader of layouts.
 
     An array with no more axes than the grid has no channels, unless ``channels`` are ``"required"``; a mask
     or a label map, with ``channels=False``, never has any. ``alike`` is for torch tensors in numpy's layout.
@@ -196,7 +196,7 @@ def scores_flat(scores: Tensor, num_labels: int, spatial_dims: int, name: str) -
 
 
 def check_same_grid(image: Tensor, scores: Tensor, spatial_dims: int, name: str) -> None:
-    """Refuse tensors of an image and of scores that do not belong together."""
+    """Refuse an image and scores that are not tensors with the same grid, batch and device."""
     for called, value in (("image", image), (name, scores)):
         if not isinstance(value, Tensor):
             raise TypeError(f"{called} is a {type(value).__name__}; expected a torch tensor.")
@@ -210,7 +210,7 @@ def check_same_grid(image: Tensor, scores: Tensor, spatial_dims: int, name: str)
 def answer(
     array: Any, name: str, like: Located, grid: Sequence[int], channels: int | None, at: int, dtype: Any
 ) -> Located:
-    """An array to write to, the user's or if None a new one, of the type and device of ``like``.
+    """The array to write to: ``array``, or if it is None a new one of the type and device of ``like``.
 
     It has the batch of ``like``, the grid, and channels, if any, at axis ``at``.
     """
@@ -224,7 +224,7 @@ def answer(
         array = _new(shape, dtype, like)
     elif tuple(getattr(array, "shape", ())) != tuple(shape):
         raise ValueError(
-            f"{name} has shape {getattr(array, 'shape', None)}; expected {tuple(shape)}, that of the answer."
+            f"{name} has shape {getattr(array, 'shape', None)}; expected {tuple(shape)}, as the result has."
         )
     return Located(
         array,
@@ -243,7 +243,7 @@ def _new(shape: Sequence[int], dtype: Any, like: Located) -> Any:
 
 
 def as_array(value: Any, name: str) -> Any:
-    """Something with a shape, a dtype and slices."""
+    """The value as an array with a shape, a dtype and slices."""
     if isinstance(value, np.ma.MaskedArray):
         raise TypeError(
             f"{name} is a masked array; expected a plain one: pass {name}.filled(0), and the mask as ignore=."
@@ -261,7 +261,7 @@ def as_array(value: Any, name: str) -> Any:
 
 
 def kind(array: Any) -> str:
-    """``"b"`` for booleans, ``"i"`` for integers, ``"f"`` for floating point, something else otherwise."""
+    """``"b"`` for booleans, ``"i"`` for integers, ``"f"`` for floating point, another letter otherwise."""
     dtype = array.dtype
     if isinstance(dtype, torch.dtype):
         if dtype == torch.bool:
@@ -277,7 +277,7 @@ def largest(dtype: Any) -> int:
 
 
 def check_grid(image: Located, scores: Located, remedy: str) -> None:
-    """Refuse an image and scores of different grids, and say what is the likely cause."""
+    """Refuse an image and scores of different grids; the message has the likely cause, or ``remedy``."""
     if image.grid != scores.grid:
         raise ValueError(
             f"image has shape {tuple(image.array.shape)} and {scores.name} {tuple(scores.array.shape)}: "
@@ -287,7 +287,7 @@ def check_grid(image: Located, scores: Located, remedy: str) -> None:
 
 
 def check_batch(one: Located, scores: Located) -> None:
-    """Refuse another batch than that of the scores."""
+    """Refuse an array whose batch is not the batch of the scores."""
     if one.batch is not None and one.batch != scores.batch:
         of = "none" if scores.batch is None else f"one of {scores.batch}"
         raise ValueError(
@@ -298,7 +298,7 @@ def check_batch(one: Located, scores: Located) -> None:
 
 
 def extremes(stored: Located, chosen: Callable[[Tensor], Tensor] = lambda t: t) -> tuple[int, int]:
-    """The least and the largest of integers, reading some rows at a time."""
+    """The least and the largest of the ``chosen`` integers of an array, read some rows at a time."""
     rows = max(1, (1 << 24) // max(1, math.prod(stored.grid[1:])))
     low, high = [], []
     for image in range(stored.batch or 1):
@@ -324,7 +324,7 @@ def _layouts(torch_layout: bool, channels: bool) -> str:
 
 
 def _cause(image: Located, scores: Located) -> str | None:
-    """Why the grids differ, if it can be seen from the shapes."""
+    """The likely cause of different grids, with a remedy; None if the shapes do not show it."""
     if image.channel_axis is not None and tuple(image.array.shape) == (scores.batch, *scores.grid):
         return "The image seems to have no channel axis: pass channel_axis=None."
     moved_image, moved_scores = _with_channels_elsewhere(image), _with_channels_elsewhere(scores)
@@ -335,15 +335,15 @@ def _cause(image: Located, scores: Located) -> str | None:
         return f"The channels seem to come {place}: pass channel_axis={moved_image.channel_axis}."
     for moved, one, other in ((moved_image, image, scores), (moved_scores, scores, image)):
         if moved is not None and moved.grid == other.grid:
-            what = "channels" if one is image else "labels"
-            return f"The {what} of {one.name} seem to be at axis {moved.channel_axis}: pass {_move(one)}."
+            entries = "channels" if one is image else "labels"
+            return f"The {entries} of {one.name} seem to be at axis {moved.channel_axis}: pass {_move(one)}."
     if image.grid[::-1] == scores.grid:
         return f"Height and width of one of them are exchanged; rows come first: pass {_swap(image)}."
     return None
 
 
 def _with_channels_elsewhere(stored: Located) -> Located | None:
-    """The array with its channels at the other end of the grid."""
+    """The array with its channels at the other end of the grid; None if it has no channels."""
     if stored.channel_axis is None:
         return None
     axes = sorted((*stored.grid_axes, stored.channel_axis))

@@ -1,4 +1,4 @@
-"""Facts about single pixels: labels that are certain, and pixels that take no part."""
+"""Masks of a user: pixels that keep their label, pixels that take no part, and scribbled labels."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from fwcrf.inputs.scores import Scores
 
 
 class Masks(NamedTuple):
-    """Masks and scribbles of a user, ``(*batch, *grid)``, each or None."""
+    """Masks and scribbles of a user, ``(*batch, *grid)``, each of them or None."""
 
     keep: Located | None
     ignore: Located | None
     scribbles: Located | None
 
     def read(self, images: slice, window: Window, device: torch.device) -> Known:
-        """The part of some images in a window."""
+        """The masks of some images in a window."""
         dtypes = (torch.bool, torch.bool, torch.int64)
         parts = (
             None if one is None else one.read(dtype, images, window, device).flatten(-len(window))
@@ -30,7 +30,7 @@ class Masks(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Masks and scribbles of the pixels of a window, ``(*batch, n)``, each or None."""
+    """Masks and scribbles of the pixels of a window, ``(*batch, n)``, each of them or None."""
 
     keep: Tensor | None
     ignore: Tensor | None

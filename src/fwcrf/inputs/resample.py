@@ -1,7 +1,7 @@
-"""Another number of pixels: linear between pixel centres where there are to be more, means where fewer.
+"""Change of resolution: linear interpolation between pixel centres to more pixels, means to fewer.
 
 Pixels are areas, as with ``align_corners=False`` in torch: pixel i of n covers i/n to (i + 1)/n of its axis.
-A window of the result needs no more of the source than ``needed`` says.
+A window of the result depends only on the part of the source that ``needed`` returns.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _mean(values: Tensor, axis: int, part: slice, size: int, n: int, first: int)
 
 
 def _read_at(values: Tensor, axis: int, at: Tensor) -> Tensor:
-    """Linear between entries along an axis."""
+    """Values at the positions ``at`` along an axis, linear between entries."""
     at = at.to(values.device)
     left = at.floor().long().clamp(max=values.shape[axis] - 1)
     right = (left + 1).clamp(max=values.shape[axis] - 1)

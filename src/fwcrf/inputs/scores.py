@@ -1,11 +1,11 @@
-"""What a network says about each pixel, in whatever form, as logits.
+"""Scores of a network in several forms, as logits.
 
 ========================  =====================================================================
-probabilities             log p, at least log 1e-8: a probability of 0 makes a label very unlikely, and
-                          a logit of -inf forbids it
-logits                    themselves
-a label map               log(c / (1 - c)) for the given label and 0 for the others, so that c is the
-                          probability of the given label against any one of the others
+probabilities             log p, at least log 1e-8: a probability of 0 makes a label very unlikely, but
+                          only a logit of -inf forbids it
+logits                    unchanged
+a label map               log(c / (1 - c)) for the given label and 0 for all other labels, so that c is
+                          the probability of the given label against any one other label
 one channel, or none      label 1 against label 0: the probability of label 1, or its logit
 ========================  =====================================================================
 """
@@ -26,7 +26,7 @@ from fwcrf.inputs.resample import needed, resample
 from fwcrf.torch_ops.layout import unary_from_scores
 from fwcrf.torch_ops.native import warn_caller
 
-# The confidence of a label map for which none is given.
+# The default confidence in a label map.
 CONFIDENCE = 0.7
 _LEAST = 1e-8
 _SUM_TOLERANCE = 1e-3
@@ -46,12 +46,12 @@ class Scores:
 
     @property
     def single(self) -> bool:
-        """Whether one number per pixel stands for two labels."""
+        """True if one number per pixel stands for two labels."""
         return self.form != "labels" and self.located.channels in (None, 1)
 
     @property
     def dtype(self) -> torch.dtype:
-        """That of the computation: float64 for float64, else float32."""
+        """The dtype of the computation: float64 for float64 scores, else float32."""
         wide = self.form != "labels" and self.located.array.dtype in (torch.float64, np.float64)
         return torch.float64 if wide else torch.float32
 
@@ -64,8 +64,8 @@ class Scores:
     ) -> Tensor:
         """Logits of the pixels of a window, ``(*batch, n, L)``, contiguous.
 
-        The window is one of ``grid``, to which scores of another size are resampled. Where ``ignore`` is
-        true, ``(*batch, n)``, scores that are none become equal ones.
+        The window is a part of ``grid``, to which scores of another size are resampled. Pixels in ``ignore``,
+        ``(*batch, n)``, get equal scores if their own are not valid.
         """
         grid = self.located.grid if grid is None else tuple(grid)
         same = grid == self.located.grid
@@ -84,15 +84,14 @@ class Scores:
                 pixels = values.shape[:-1]
                 aside = ignore.unflatten(-1, pixels[-len(grid) :]).expand(pixels)
                 values = _settled(values, aside, self.form)
-            # NaN in logits is found by those who make energies of them, who read them all again.
+            # NaN in logits is found later: ``unary_from_logits`` reads all of them anyway.
             if self.form == "probabilities" or not same:
                 values = self._checked(values, aside)
         if not same:
             if not torch.isfinite(values).all():
                 raise ValueError(
                     f"{self.located.name} has infinite values and another size than the image; expected "
-                    "finite ones, of which something between can be found. Resize them to the image "
-                    "beforehand."
+                    "finite ones, to interpolate between. Resize them to the image beforehand."
                 )
             values = resample(values, window, grid, self.located.grid)
         if self.form == "probabilities":
@@ -100,9 +99,10 @@ class Scores:
         return values.flatten(-len(grid) - 1, -2).contiguous()
 
     def unary(self, images: slice, window: Window, grid: Sequence[int] | None = None) -> Tensor | None:
-        """Energies ``(*batch, n, L)``, all finite, where one pass over ordinary scores makes them.
+        """Energies ``(*batch, n, L)``, all finite, computed in one pass over the scores.
 
-        None for scores that take more than that, or about which there is something to say.
+        None if the scores are a label map, single, of another size or not finite, or need a warning or an
+        error: use ``logits`` then.
         """
         where = self.dtype, images, window, self.device
         if self.form == "labels" or self.single or (grid and tuple(grid) != self.located.grid):
@@ -118,7 +118,7 @@ class Scores:
         return unary if not likely or self._ordinary(*extent[1:]) else None
 
     def _ordinary(self, least: float, most: float, low: float, high: float) -> bool:
-        """Whether these are extremes of probabilities, and of their sums."""
+        """True if probabilities with these extremes, also of their sums, need no warning and no error."""
         return least > 0 and most < torch.inf and self._sums_to_one(low, high)
 
     def _sums_to_one(self, low: float, high: float) -> bool:
@@ -126,18 +126,18 @@ class Scores:
 
     @property
     def given_channels(self) -> int | None:
-        """How many numbers per pixel came in, None for one without an axis; for a label map, the labels."""
+        """The number of channels in the user's scores, None without such an axis; L for a label map."""
         return self.num_labels if self.form == "labels" else self.located.channels
 
     @property
     def given_dtype(self) -> Any:
-        """The floating dtype that came in, float32 for a label map; torch's or numpy's."""
+        """The dtype of the user's scores, a dtype of torch or numpy; float32 for a label map."""
         if self.form != "labels":
             return self.located.array.dtype
         return torch.float32 if self.located.is_torch else np.float32
 
     def given(self, x: Tensor) -> Tensor:
-        """Probabilities ``(*, L)`` in the form that came in: of label 1 alone, where that is the form."""
+        """Probabilities ``(*, L)`` in the form of the user's scores: label 1 only if they are ``single``."""
         if not self.single:
             return x
         return x[..., 1] if self.located.channels is None else x[..., 1:]
@@ -183,8 +183,8 @@ class Scores:
         if least == 0 and bool((values.amax(-1) == sums).all()):
             self._warn(
                 "certain",
-                f"{name} holds one value per pixel and 0 otherwise, a label map: a CRF can change hardly "
-                f"anything of it. Pass the labels with a confidence: from_labels={CONFIDENCE}.",
+                f"{name} holds one value per pixel and 0 otherwise, a label map: a CRF can hardly change "
+                f"it. Pass the labels with a confidence: from_labels={CONFIDENCE}.",
             )
         elif least == 0:
             self._warn(
@@ -203,10 +203,10 @@ class Scores:
         )
         return values / sums.unsqueeze(-1)
 
-    def _warn(self, what: str, message: str) -> None:
-        """Once, however many parts say the same."""
-        if what not in self.warned:
-            self.warned.add(what)
+    def _warn(self, topic: str, message: str) -> None:
+        """Issue a warning once per topic, for all parts together."""
+        if topic not in self.warned:
+            self.warned.add(topic)
             warn_caller(message)
 
 
@@ -220,7 +220,7 @@ def read_scores(
     num_labels: int | None = None,
     alike: bool = False,
 ) -> Scores:
-    """The scores that a user passes as ``probabilities``, their axes as ``arrays.located`` finds them."""
+    """The scores that a user passes as ``probabilities``; ``arrays.locate`` finds their axes."""
     if num_labels is not None and (
         isinstance(num_labels, bool) or int(num_labels) != num_labels or num_labels < 2
     ):
@@ -235,7 +235,7 @@ def read_scores(
     if not 0.5 < confidence < 1:
         raise ValueError(
             f"from_labels={from_labels!r}; expected True, or a confidence between 0.5 (no information) and 1 "
-            "(certain): the probability of the given label against any one of the others."
+            "(certain): the probability of the given label against any one other label."
         )
     located = locate(value, "the label map", spatial_dims, channels=False)
     if kind(located.array) not in "bi":
@@ -250,9 +250,9 @@ def _read_numbers(located: Located, from_logits: bool, num_labels: int | None) -
     name = located.name
     array = located.array
     if kind(array) != "f":
-        whole = "For a label map pass from_labels=True. " if kind(array) in "bi" else ""
+        labels = "For a label map pass from_labels=True. " if kind(array) in "bi" else ""
         bytes_ = "For scores stored as bytes divide by 255. " if str(array.dtype).endswith("uint8") else ""
-        raise TypeError(f"{name} has dtype {array.dtype}; expected floating point. {whole}{bytes_}".rstrip())
+        raise TypeError(f"{name} has dtype {array.dtype}; expected floating point. {labels}{bytes_}".rstrip())
     found = max(2, located.channels or 1)
     if num_labels is not None and num_labels != found:
         raise ValueError(
@@ -282,13 +282,13 @@ def _count_labels(located: Located, num_labels: int | None) -> int:
 
 
 def _settled(values: Tensor, ignore: Tensor, form: Form) -> Tensor:
-    """Equal scores for ignored pixels that have none."""
-    none = torch.isnan(values).any(-1)
+    """The values, with equal scores for ignored pixels whose scores are not valid."""
+    invalid = torch.isnan(values).any(-1)
     if form == "probabilities":
-        none = none | (values < 0).any(-1) | ~torch.isfinite(values).all(-1) | (values.sum(-1) <= 0)
+        invalid = invalid | (values < 0).any(-1) | ~torch.isfinite(values).all(-1) | (values.sum(-1) <= 0)
     else:
-        none = none | (values == -torch.inf).all(-1)
-    return values.masked_fill((none & ignore).unsqueeze(-1), 1 / values.shape[-1])
+        invalid = invalid | (values == -torch.inf).all(-1)
+    return values.masked_fill((invalid & ignore).unsqueeze(-1), 1 / values.shape[-1])
 
 
 def _resolution(array: Any) -> float:

@@ -1,6 +1,6 @@
 """A large image in overlapping tiles that each fit into memory.
 
-A tile is solved in a window that reaches beyond it by the overlap, and of the answer only the tile is kept.
+A tile is solved in a window that extends beyond it by the overlap; only the tile of the result is kept.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fwcrf.inputs.arrays import Window
 
 
 class Tile(NamedTuple):
-    """Some pixels, and the window in which they are solved."""
+    """The pixels of a tile, ``core``, and the window in which they are solved."""
 
     core: Window
     window: Window
@@ -32,7 +32,7 @@ class Tile(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of the window."""
+        """The shape of the window."""
         return tuple(w.stop - w.start for w in self.window)
 
 
@@ -52,11 +52,10 @@ def cover(grid: Sequence[int], tile: Sequence[int], overlap: Sequence[int]) -> l
 
 
 def fitted(grid: Sequence[int], overlap: Sequence[int], pixels: float) -> tuple[int, ...]:
-    """The tile whose windows have at most so many pixels, or else the smallest that is reasonable.
+    """The size of tiles whose windows have at most ``pixels`` pixels, or else of the smallest useful tiles.
 
-    The whole grid, if that will do. Otherwise one cut more at a time along the axis where it makes the
-    windows smallest; but no tile becomes narrower than its overlap, beyond which most of the work would be
-    repetition.
+    The whole grid, if it fits. Otherwise cuts are added one by one, each along the axis where it makes the
+    windows smallest. No tile becomes narrower than its overlap: most of the work would be done twice.
     """
     counts = [1] * len(grid)
     while _window(grid, counts, overlap) > pixels:
@@ -72,7 +71,7 @@ def fitted(grid: Sequence[int], overlap: Sequence[int], pixels: float) -> tuple[
 
 
 def _window(grid: Sequence[int], counts: Sequence[int], overlap: Sequence[int]) -> int:
-    """The pixels of the largest window, with so many tiles along each axis."""
+    """The number of pixels of the largest window, with ``counts`` tiles along the axes."""
     return math.prod(
         min(size, -(-size // count) + min(count - 1, 2) * reach)
         for size, count, reach in zip(grid, counts, overlap, strict=True)
@@ -88,9 +87,9 @@ def plan_tiles(
     memory: float,
     bytes_per_pixel: float,
 ) -> list[tuple[slice, Tile]]:
-    """Which images and tiles to solve at a time.
+    """The parts to solve one after the other, each a range of images and a tile.
 
-    As many images together as the memory allows, and tiles if it does not allow one.
+    As many images at a time as the memory allows, and tiles if one image does not fit.
     """
     pixels = memory / bytes_per_pixel
     if tile is False:
@@ -105,7 +104,7 @@ def plan_tiles(
 
 
 def sizes(value: int | Sequence[int], dims: int, name: str, least: int) -> tuple[int, ...]:
-    """A number of pixels per axis, from one for all or one for each."""
+    """One number of pixels per axis, from one number for all axes or one for each."""
     each = isinstance(value, Sequence) and not isinstance(value, str)
     values: tuple[int, ...] = tuple(value) if each else (value,) * dims  # type: ignore
     whole = all(hasattr(v, "__index__") and not isinstance(v, bool) for v in values)

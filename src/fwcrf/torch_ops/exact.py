@@ -25,9 +25,9 @@ def exact_sums(rows: Tensor, columns: Tensor) -> Tensor:
     if not untraced(rows) or differentiated(rows, columns):
         return _Exact.apply(columns.new_ones(*columns.shape[:-1], 1), rows, columns, False).squeeze(-1)
     out = rows.new_empty(rows.shape[:-1])
-    some, every = (t.detach().reshape(-1, *t.shape[-2:]).contiguous() for t in (rows, columns))
+    left, right = (t.detach().reshape(-1, *t.shape[-2:]).contiguous() for t in (rows, columns))
     work = 4 * out.numel() * columns.shape[-2]
-    _core.gaussian_sums(some, every, out.view(-1, rows.shape[-2]), threads_for(work))
+    _core.gaussian_sums(left, right, out.view(-1, rows.shape[-2]), threads_for(work))
     return out
 
 
@@ -41,9 +41,9 @@ def _filter(x: Tensor, rows: Tensor, columns: Tensor, checked: bool) -> Tensor:
     step = max(1, _CHUNK_BYTES // (x.element_size() * max(1, columns.shape[-2])))
     for at in itertools.product(*map(range, batch)):
         for start in range(0, rows.shape[-2], step):
-            some = rows[at][start : start + step]
+            block = rows[at][start : start + step]
             # The form with a matrix product is faster and loses half the digits.
-            distance = torch.cdist(some, columns[at], compute_mode="donot_use_mm_for_euclid_dist")
+            distance = torch.cdist(block, columns[at], compute_mode="donot_use_mm_for_euclid_dist")
             out[at][start : start + step] = distance.square_().mul_(-0.5).exp_() @ x[at]
     return out
 

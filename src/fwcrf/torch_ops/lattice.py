@@ -1,8 +1,8 @@
 """The permutohedral lattice as torch operators: build, filter, diagonal, and the passes that normalise it.
 
 The filter is linear in x and symmetric up to its order of blurs, so that its backward pass is the filter
-again: derivatives of any order, torch.func and vmap. Forward mode raises an error: a Function that
-had it could not be compiled.
+again: derivatives of any order, torch.func and vmap. Forward mode raises an error: a Function with a rule
+for it could not be compiled.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from fwcrf.torch_ops.native import (
     untraced,
 )
 
-# Sums of less than this, and ratios of more, tell nothing; their derivatives would be worse.
+# Sums below LEAST and ratios beyond MOST are noise, and so are their derivatives.
 LEAST, MOST = 1e-6, 8.0
-_TABLED = 6  # up to this many corners, a set of axes fits into the bits of one word
+_TABLED = 6  # up to this many corners, one 64-bit word has a bit for every set of axes
 _PER_WORD = 12  # axes of an order that fit into one int64
 # Beyond this many lattice cells from the origin a double no longer resolves a cell.
 _FARTHEST = 2.0**45
@@ -38,7 +38,7 @@ _FARTHEST = 2.0**45
 
 
 def build_lattice(features: Tensor, scale: Sequence[float]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """``index`` and ``weight`` (batch, n, d + 1), packed ``order``, and ``neighbors`` of (batch, n, d)."""
+    """``index`` and ``weight`` (batch, n, d + 1), packed ``order``, ``neighbors``; features (batch, n, d)."""
     index, weight, order, neighbors = _build(features.detach(), list(scale))
     if differentiated(features):
         weight = _Attach.apply(features, weight, order, scale)
@@ -75,7 +75,7 @@ def order_words(corners: int) -> int:
 
 
 def quotient_bounds(features: Tensor, scale: Sequence[float]) -> tuple[list[int], list[int]]:
-    """Bounds on the first d lattice quotients of all points, from those on the features."""
+    """Bounds on the first d lattice quotients of all points, from bounds on the features."""
     d = features.shape[-1]
     rows = features.detach().reshape(-1, d)
     if rows.is_cpu:
@@ -129,7 +129,7 @@ _build = register("build_lattice", _build_portable, build_native, fake=_build_fa
 
 
 class _Attach(torch.autograd.Function):
-    """The weights, with their derivative in the features: inside a simplex, they are linear in them."""
+    """The weights with their derivative in the features: inside a simplex, weights are linear in them."""
 
     generate_vmap_rule = True
 
@@ -278,9 +278,9 @@ def _corner_dots(
 ) -> Tensor:
     out = empty(splat.shape, splat.dtype).zero_()
     parts = (t.detach().split(_CHANNELS[v.dtype], -1) for t in (left, v))
-    for some, values in zip(*parts, strict=True):
+    for lefts, values in zip(*parts, strict=True):
         _core.corner_dots(
-            some.contiguous(), values.contiguous(), index, splat.detach().contiguous(), neighbors, tap,
+            lefts.contiguous(), values.contiguous(), index, splat.detach().contiguous(), neighbors, tap,
             identity, order, out, threads_for(v[0].numel() * index.shape[-1]),
         )  # fmt: skip
     return out
@@ -322,27 +322,27 @@ def sampled_sums(
         return None
     flat = features.detach().reshape(-1, *features.shape[-2:]).contiguous()
     threads = threads_for(4 * rows * len(points) * len(flat))
-    exact, own = (features.new_empty(*features.shape[:-2], rows) for _ in range(2))
+    exact, approximate = (features.new_empty(*features.shape[:-2], rows) for _ in range(2))
     _core.sampled_sums(
         flat, points, rows, index.view(*flat.shape[:-1], -1), weight.detach().view(*flat.shape[:-1], -1),
-        neighbors, exponent, tap, identity, order, exact.view(-1, rows), own.view(-1, rows), threads,
+        neighbors, exponent, tap, identity, order, exact.view(-1, rows), approximate.view(-1, rows), threads,
     )  # fmt: skip
-    return exact, own
+    return exact, approximate
 
 
-def fitted_scale(exact: Tensor, own: Tensor, fallback: float, dtype: torch.dtype) -> Tensor:
-    """The factor ``(*batch, 1)`` that best fits the sums of a lattice to the exact ones, ``(*batch, rows)``.
+def fitted_scale(exact: Tensor, approximate: Tensor, fallback: float, dtype: torch.dtype) -> Tensor:
+    """The factor ``(*batch, 1)`` by which approximate sums fit exact sums best, both ``(*batch, rows)``.
 
-    ``fallback`` if no pair of the sample is near enough to tell.
+    ``fallback`` if the approximate sums are almost 0: no pair of the sample is near.
     """
-    exact, own = exact.double(), own.double()
+    exact, sums = exact.double(), approximate.double()
     # Far-apart points meet only in the tails of the kernel, where the ratio means nothing.
-    fitted = ratio((own * exact).sum(-1, keepdim=True), own.square().sum(-1, keepdim=True), fallback)
+    fitted = ratio((sums * exact).sum(-1, keepdim=True), sums.square().sum(-1, keepdim=True), fallback)
     return fitted.clamp(fallback / MOST, fallback * MOST).to(dtype)
 
 
 def ratio(over: Tensor, under: Tensor, fallback: float) -> Tensor:
-    """over / under; ``fallback`` if ``under`` is next to nothing."""
+    """over / under; ``fallback`` if ``under`` is at most ``LEAST``."""
     known = under > LEAST
     return torch.where(known, over / torch.where(known, under, 1.0), fallback)
 
@@ -359,9 +359,9 @@ def symmetric_lattice(
 ) -> tuple[Tensor, Tensor, Tensor, tuple[float, float]] | None:
     """``placed`` weights of a kernel with ones on its diagonal, divided by the roots of its row sums.
 
-    Then two diagonals and the extremes of the row sums. Adding the first diagonal gives the kernel its own
-    diagonal; adding the second removes the self-edges. None if torch traces or differentiates the call, or
-    for more axes than the native code knows.
+    Also two diagonals, and the extremes of the row sums. The first diagonal, added to the kernel of the
+    weights, completes the normalised kernel; the second one removes the self-edges instead. None if torch
+    traces or differentiates the call, or for more corners than the native code takes.
     """
     if (
         not untraced(weight)
@@ -389,7 +389,7 @@ def scaled_rows(weight: Tensor, factor: Tensor) -> Tensor:
 def scaled_both_ways(
     weight: Tensor, factor: Tensor, diagonals: Sequence[Tensor]
 ) -> tuple[Tensor, list[Tensor]]:
-    """``scaled_rows``, and up to two diagonals of kernels whose rows and columns are scaled."""
+    """``scaled_rows``, and factor_i^2 t_i for up to two diagonals t."""
     same = all(t.dtype == factor.dtype and t.shape == factor.shape for t in diagonals)
     same = same and weight.dtype == factor.dtype and weight.shape[:-1] == factor.shape
     if not same or not untraced(weight) or differentiated(weight, factor, *diagonals):

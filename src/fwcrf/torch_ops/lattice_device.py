@@ -1,4 +1,4 @@
-"""Which engine filters on devices other than the CPU: Triton's where it is installed, else plain torch."""
+"""The lattice filter on devices other than the CPU: Triton on GPUs if it is installed, else plain torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fwcrf.torch_ops import lattice_torch
 
 @cache
 def triton_engine() -> ModuleType | None:
-    """Imported when the first tensor on a GPU comes by: it takes longer than everything else here."""
+    """The Triton engine, imported on first use because it is slow to import; None if not installed."""
     if find_spec("triton") is None:
         return None
     from fwcrf.torch_ops import lattice_triton

@@ -2,7 +2,7 @@
 
 It builds the same lattice as the native engine, vertex for vertex: the embedding does the same
 double-precision operations in the same order, and vertices are numbered by first touch. Autograd
-sees through it, so it also serves where a gradient with respect to the features is wanted.
+sees through it: its gradients are the reference in tests of the native engine.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _ORDER_BITS, _PER_WORD = 5, 12
 
 
 def pack_order(axes: Tensor) -> Tensor:
-    """Axes in the order from corner to corner, ``(..., corners)``, as the native engine keeps them."""
+    """Axes in the order from corner to corner, ``(..., corners)``, packed as in the native engine."""
     shifts = torch.arange(axes.shape[-1], device=axes.device)
     shifted = axes << (shifts % _PER_WORD * _ORDER_BITS)
     return torch.stack([part.sum(-1) for part in shifted.split(_PER_WORD, -1)], -1)
@@ -29,7 +29,7 @@ def unpack_order(order: Tensor, corners: int) -> Tensor:
 
 
 def embed(features: Tensor, scale: Sequence[float]) -> tuple[Tensor, Tensor, Tensor]:
-    """Simplex around each point: quotients and order of axes (int64), barycentric weights."""
+    """The simplex around each point: quotients and order of axes (int64), barycentric weights."""
     d = features.shape[-1]
     corners = d + 1
     scaled = features.double() * torch.tensor(scale, dtype=torch.float64, device=features.device)
@@ -65,7 +65,7 @@ def embed(features: Tensor, scale: Sequence[float]) -> tuple[Tensor, Tensor, Ten
 
 
 def embedding_adjoint(g: Tensor, order: Tensor, scale: Sequence[float]) -> Tensor:
-    """From a gradient in the barycentric weights of ``embed`` to one in the features."""
+    """The gradient in the features, from the gradient in the barycentric weights of ``embed``."""
     corners = g.shape[-1]
     # Weight m is the difference of the sorted coordinates m and m - 1, over the number of corners.
     of_sorted = (g - g.roll(-1, -1)) / corners
@@ -103,7 +103,7 @@ def build(
 
 
 def _pack(fields: Tensor, sizes: Sequence[int], known: Tensor | None = None) -> list[Tensor]:
-    """Columns of bounded integers as few int64 columns."""
+    """Columns of bounded integers, packed into few int64 columns."""
     words, word, room = [], torch.zeros_like(fields[:, 0]), 1
     for column, size in zip(fields.unbind(-1), sizes, strict=True):
         if room * size > 2**62:
@@ -114,7 +114,7 @@ def _pack(fields: Tensor, sizes: Sequence[int], known: Tensor | None = None) -> 
 
 
 def _unique(words: Sequence[Tensor]) -> Tensor:
-    """A dense number for every distinct row of the words, one int64 column at a time."""
+    """Consecutive numbers of the distinct rows of the words, for every row."""
     ids = torch.zeros_like(words[0])
     for word in words:
         _, dense = torch.unique(word, return_inverse=True)
@@ -123,7 +123,7 @@ def _unique(words: Sequence[Tensor]) -> Tensor:
 
 
 def _number(fields: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Number rows by first appearance; also the fields of each distinct row, in that order."""
+    """The number of every row, by first appearance, and the fields of each distinct row in this order."""
     ids = _unique(_pack(fields, sizes))
     count = int(ids.max()) + 1
     place = torch.arange(len(ids), device=ids.device)
@@ -136,7 +136,7 @@ def _number(fields: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
 
 
 def _connect(keys: Tensor, sizes: Sequence[int], d: int) -> Tensor:
-    """The vertex one step down and one step up each axis, or the number of vertices."""
+    """The vertices one step down and one step up each axis; the number of vertices if absent."""
     count = len(keys)
     neighbors = torch.full((d + 1, count, 2), count, dtype=torch.int32, device=keys.device)
     here = torch.arange(count, device=keys.device)
@@ -196,7 +196,7 @@ def slice(values: Tensor, index: Tensor, weight: Tensor) -> Tensor:
 
 
 def _watched(*tensors: Tensor) -> bool:
-    """Whether someone may want derivatives of what is done to these."""
+    """True if autograd, torch.func or the compiler may differentiate operations on the tensors."""
     if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
         return True
     return torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
@@ -225,7 +225,7 @@ def filter(
 def diagonal(
     weight: Tensor, index: Tensor, order: Tensor, neighbors: Tensor, tap: float, identity: float
 ) -> Tensor:
-    """The diagonal of slice (blur + identity I) slice': see ``csrc/lattice.hpp``."""
+    """The diagonal of slice (blur + identity I) slice': see ``csrc/lattice/build.hpp``."""
     corners, vertices = neighbors.shape[:2]
     ended = torch.full((corners, 1, 2), vertices, dtype=neighbors.dtype, device=neighbors.device)
     table = torch.cat([neighbors, ended], 1)
@@ -237,9 +237,9 @@ def diagonal(
             members = torch.stack([axes[:, (k + t) % corners] for t in range(s)], -1)
             up, down = index[:, k], index[:, to]
             for axis in range(corners):
-                takes = (members == axis).any(-1)
-                up = torch.where(takes, table[axis, up.long(), 1], up)
-                down = torch.where(takes, table[axis, down.long(), 0], down)
+                member = (members == axis).any(-1)
+                up = torch.where(member, table[axis, up.long(), 1], up)
+                down = torch.where(member, table[axis, down.long(), 0], down)
             open_ = (up < vertices).to(weight.dtype) + (down < vertices).to(weight.dtype)
             out = out + tap**s * open_ * weight[:, k] * weight[:, to]
     return out

@@ -1,9 +1,9 @@
 """The lattice filter in Triton, for GPUs: splat, blur and slice, a kernel each.
 
-It reads the tables of the other engines and gives the same answers to float rounding. Points are added to
-vertices atomically, in any order, so that two runs may differ in the last digits; ``takes`` declines where
-torch was told to be deterministic. A pass of the blur serves both of its orders at once, and the last one
-also takes their mean and adds the unblurred share.
+It reads the tables of the other engines and has the same results up to float rounding. Points are added to
+vertices atomically, in any order, so that two runs may differ in the last digits; ``takes`` is False if torch
+must be deterministic. A pass of the blur computes both orders of axes at once; the last pass also computes
+their mean and adds the unblurred share.
 """
 
 # pyright: reportMissingImports=false, reportArgumentType=false, reportIndexIssue=false
@@ -16,12 +16,12 @@ from torch import Tensor
 
 POINTS = 32  # rows of a block
 MOST_CHANNELS = 64  # columns of a block
-# Numbers that change from pass to pass, and would otherwise ask for a kernel of their own when they are 1.
+# Arguments that change from pass to pass: Triton would compile another kernel for the value 1.
 _PLAIN = ["images", "first_axis", "second_axis", "source_direction"]
 
 
 def takes(x: Tensor) -> bool:
-    """Whether this engine may answer for x."""
+    """True if this engine can filter x: floats on a GPU, and torch need not be deterministic."""
     return (
         x.is_cuda
         and x.dtype in (torch.float32, torch.float64)
@@ -66,7 +66,7 @@ def blur_kernel(
     channels,
     first_axis,  # of direction 0
     second_axis,  # of direction 1
-    source_direction,  # 0 where both directions read the same
+    source_direction,  # 0 if both directions read the same source
     TAP: tl.constexpr,  # constants, so that they have the precision of the values
     POINTS: tl.constexpr,
     CHANNELS: tl.constexpr,

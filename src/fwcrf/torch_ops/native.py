@@ -33,7 +33,7 @@ _WORK_PER_THREAD = 400_000
 os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 
-# --- what torch does with the code ----------------------------------------------------------------
+# --- tracing, transforms and gradients ------------------------------------------------------------
 
 
 def transformed(x: Tensor) -> bool:
@@ -103,7 +103,7 @@ def full_precision(x: Tensor) -> AbstractContextManager[object]:
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
-    """An uninitialised CPU tensor, from memory that is kept for reuse: see ``csrc/memory.hpp``."""
+    """An uninitialised CPU tensor, from memory that is kept for reuse: see ``csrc/runtime/blocks.hpp``."""
     size = math.prod(shape) * dtype.itemsize
     if size < _LARGE:
         return torch.empty(tuple(shape), dtype=dtype)

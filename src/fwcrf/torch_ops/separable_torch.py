@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def filter(x: Tensor, taps: Tensor) -> Tensor:
-    """``x`` is (outer, length, inner), ``taps`` run from the centre outwards; zero outside."""
+    """x (outer, length, inner), zero outside, convolved along ``length``; taps run from centre outwards."""
     full = torch.cat([taps[1:].flip(0), taps]).view(1, 1, -1)
     lines = x.movedim(1, -1)
     flat = torch.nn.functional.conv1d(lines.reshape(-1, 1, lines.shape[-1]), full, padding=len(taps) - 1)

@@ -1,8 +1,8 @@
 """Maps to the simplex, row by row over the last axis: the oracles of the two common regularizers.
 
 Both multiply their argument by ``scale`` on the way, so that an oracle, the map of ``-c / weight``, reads c
-once. Entries of minus infinity get 0 as long as another entry of their row is finite; a row with NaN, plus
-infinity or nothing but minus infinity holds NaN afterwards.
+once. Entries of minus infinity become 0 if another entry of their row is finite. A row with NaN, with plus
+infinity or with nothing but minus infinity becomes NaN.
 
 Each map is a custom operator inside an autograd Function. Its derivative at p is an operator too, a symmetric
 matrix per row applied to d, so that it is its own backward.
@@ -35,8 +35,8 @@ def project_onto_simplex(v: Tensor, scale: float = 1.0) -> Tensor:
 def softmax(v: Tensor, scale: float = 1.0) -> Tensor:
     """exp(scale v) over its sum, for each row of ``v`` of shape ``(*, L)``.
 
-    argmin_p sum p log p - <scale v, p> over p >= 0 with sum 1. Entries that exp takes below the normal
-    numbers, relative to the largest of their row, are 0.
+    argmin_p sum p log p - <scale v, p> over p >= 0 with sum 1. On the CPU, an exponential
+    below the smallest normal number, relative to the largest of its row, becomes 0.
 
     >>> softmax(torch.tensor([0.0, 1.0, float("inf")]), scale=-1.0)
     tensor([0.7311, 0.2689, 0.0000])
@@ -56,7 +56,7 @@ def _rows(
 
 
 def _call(function: Callable[..., None]) -> Callable[..., Tensor]:
-    """A native function over the rows of one or two arrays, which are followed by a scale."""
+    """A call of a native function on the rows of one or two arrays and a scale."""
 
     def native(*arguments: Any) -> Tensor:
         *inputs, scale = arguments
@@ -109,7 +109,7 @@ _project_derivative = _register("project_derivative", _project_slope_portable, _
 
 
 class _ProjectDerivative(torch.autograd.Function):
-    """Linear in d; it depends on p through the support alone, hence not at all where it has a derivative."""
+    """Linear in d. It depends on p only through the support, so that its derivative in p is 0."""
 
     generate_vmap_rule = True
 
