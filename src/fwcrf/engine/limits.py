@@ -46,7 +46,7 @@ class Task(NamedTuple):
     potts: bool  # every compatibility is a number
     updates: Sequence[Update] = ()  # none for one application of P
     gradients: bool = False
-    symmetric: bool = True  # every kernel is
+    symmetric: bool = True  # every kernel is symmetric
 
 
 def refuse_task(task: Task) -> Refusal | None:

@@ -2,7 +2,7 @@
 
 Steps of a solver that map P x + u row by row, each an ``Update``, run natively too, all in one call. Results
 differ from the generic path by float rounding, and in float32 by up to 1e-4 of the largest entry of a spatial
-kernel of three and more pixels: the engine computes that kernel on a grid with fewer rows.
+kernel of three and more pixels: the engine computes such a kernel on a coarser grid.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class Model:
 
 
 class _Apply(torch.autograd.Function):
-    """P is symmetric, so that it is its own backward, which also finds the derivatives in the weights."""
+    """P x + u. P is symmetric: backward applies P again, and computes derivatives in the weights too."""
 
     @staticmethod
     def forward(ctx: Any, model: Model, x: Tensor, unary: Tensor | None, *weights: Tensor) -> Tensor:
@@ -273,7 +273,7 @@ def _again(
     g: Tensor,
     needed: Sequence[bool],
 ) -> list[Tensor | None]:
-    """The gradients as a graph of their own, by steps that autograd sees."""
+    """The gradients, differentiable, by steps that autograd sees through."""
     y = softmax(unary, -1.0) if x is None else x
     for u in updates:
         y = _ORACLES[u.map](_Apply.apply(model, y, unary, *weights), u.scale)
@@ -285,8 +285,8 @@ def _again(
 def _slopes(slopes: Tensor | None, weights: Sequence[Tensor], needed: Sequence[bool]) -> list[Tensor | None]:
     if slopes is None:
         return [None] * len(weights)
-    own = [s if w.dim() else s[0, 0] for s, w in zip(slopes, weights, strict=True)]
-    return [s.to(w) if need else None for s, w, need in zip(own, weights, needed, strict=True)]
+    each = [s if w.dim() else s[0, 0] for s, w in zip(slopes, weights, strict=True)]
+    return [s.to(w) if need else None for s, w, need in zip(each, weights, needed, strict=True)]
 
 
 def _learned(x: Tensor | None, unary: Tensor | None, weights: Sequence[Tensor]) -> bool:

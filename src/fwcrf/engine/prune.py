@@ -1,14 +1,14 @@
 """Label pruning: solve with fewer labels, with the same result.
 
-With Potts penalties and kernels that are not negative, neighbours speak only for labels that they have: label
-s of a pixel gains at most R m_s on every other label, with m_s the largest x of s anywhere, and R the most
-that the kernels give to all labels of a pixel together.
+With Potts penalties and kernels that are not negative, a pixel gets messages only for labels that its
+neighbours have: label s gains at most R m_s on every other label, with m_s the largest x of s at any pixel,
+and R the largest sum of messages to a pixel over all labels.
 
-*Projection and vertex.* If another label leads by 1/|scale| (by anything, for a vertex) and by R m_s more, s
-gets nothing, now and, as m_s is then 0, in all later steps. Such labels are dropped, and nothing changes.
+*Projection and vertex.* If at every pixel another label leads s by more than R m_s + 1/|scale| (R m_s for a
+vertex), s becomes 0, and stays 0 because m_s is then 0. Such labels are dropped: the result is the same.
 
-*Softmax.* Labels that are nowhere likely are merged into one: its x is the sum of theirs, and its unary
-energy has the sum of their exponentials. The merged label receives the whole message y where each label
+*Softmax.* Labels that are unlikely at every pixel are merged into one: its x is the sum of their x, and its
+exp(scale u) the sum of their exponentials. The merged label receives the whole message y where each label
 should receive its share, so its probability p is off by at most |scale| y p.
 """
 
@@ -33,7 +33,7 @@ LARGE = 1 << 18
 # their largest shares, over the root of their number. With a network's scores 4 of 420 runs exceeded the
 # error, and were repeated with all labels.
 ERROR, SHARE = 5e-5, 0.0085
-# R over the sum of the weights, as it is for normalized kernels.
+# A usual R for normalized kernels, relative to the sum of the weights.
 USUAL = 1.25
 
 
@@ -55,7 +55,7 @@ def prune(
 ) -> Dropped | Merged | None:
     """The problem with fewer labels; None if it would not take fewer vectors of ``lanes`` labels.
 
-    The run starts at x, or at softmax(-unary) if x is None. ``exact`` if derivatives count too.
+    The run starts at x, or at softmax(-unary) if x is None. ``exact``, for gradients, merges no labels.
     """
     if not may_prune(unary, weights, updates, exact=exact, lanes=lanes):
         return None
@@ -63,9 +63,9 @@ def prune(
     merging = updates[0].map == Map.SOFTMAX
     scale, near = updates[0].scale, max(_NEAR[u.map] / -u.scale for u in updates)
     n, labels = math.prod(unary.shape[:-1]), unary.shape[-1]
-    # A label that some pixels need is needed: an eighth of the pixels mostly shows if there is no use.
-    for some in (n // 8, n):
-        gap, most = (t.double() for t in spans(x if x is None else _first(x, some), _first(unary, some)))
+    # A label that one pixel needs must stay: an eighth of the pixels often shows that too many must.
+    for rows in (n // 8, n):
+        gap, most = (t.double() for t in spans(x if x is None else _first(x, rows), _first(unary, rows)))
         if merging:
             share, order = torch.maximum(most, torch.exp(scale * gap)).sort()
             little = share.cumsum(0) <= SHARE * torch.arange(1, labels + 1).sqrt()
@@ -100,7 +100,7 @@ def may_prune(
     return maps == {Map.SOFTMAX} and alike and not exact and unary.dtype == torch.float32
 
 
-# How far a label must be behind to get nothing, for a scale of 1.
+# The lead of another label that makes a label 0, for a scale of 1.
 _NEAR = {Map.PROJECT: 1.0, Map.VERTEX: 0.0, Map.SOFTMAX: math.inf}
 
 
@@ -111,7 +111,7 @@ def _gets_nothing(gap: Tensor, most: Tensor, near: float, bound: float) -> Tenso
 
 @dataclass(frozen=True)
 class Dropped:
-    """A problem without the labels that get nothing."""
+    """A problem without the labels that become 0."""
 
     x: Tensor
     unary: Tensor
@@ -133,7 +133,7 @@ class Dropped:
 
     def holds(self, bound: MessageBound) -> bool:
         """True if a run whose messages have this bound ends at the point of the run with all labels."""
-        # After the first update the kept labels have all of every pixel.
+        # After the first update the kept labels sum to 1 at every pixel.
         return bool(_gets_nothing(self.gap, self.most, self.near, bound.all).all())
 
     def all_labels(self, x: Tensor) -> Tensor:
@@ -143,7 +143,7 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Merged:
-    """A problem with one label, the last, for all labels that are nowhere likely."""
+    """A problem with one label, the last, for all labels that are unlikely at every pixel."""
 
     x: Tensor | None
     unary: Tensor
@@ -208,8 +208,8 @@ def start(unary: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
 def merge(x: Tensor | None, unary: Tensor, kept: Tensor, scale: float) -> tuple[Tensor | None, Tensor]:
     """x and unary with the columns ``kept`` and a last one for all merged labels.
 
-    There x is the sum of theirs, and exp(scale unary) the sum of their exponentials. Returns no x if none was
-    given and scale is -1: softmax(-unary) recreates it.
+    There x is the sum of the merged x, and exp(scale unary) the sum of the exponentials. Returns no x if none
+    was given and scale is -1: softmax(-unary) recreates it.
     """
     shape = (*unary.shape[:-1], len(kept) + 1)
     few = None if x is None and scale == -1 else empty(shape, unary.dtype)

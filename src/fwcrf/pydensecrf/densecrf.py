@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class KernelType(IntEnum):
-    """What of a kernel can be learned in C++; from Python nothing can, and all of them are the same."""
+    """The parameters of a kernel that pydensecrf's C++ can learn; from Python, all types are the same."""
 
     CONST_KERNEL = 0
     DIAG_KERNEL = 1
@@ -38,7 +38,7 @@ class KernelType(IntEnum):
 
 
 class NormalizationType(IntEnum):
-    """What is done with the row sums D of a kernel K: nothing, K D^-1, D^-1 K, or D^-1/2 K D^-1/2."""
+    """Normalization of a kernel K by its row sums D: K, K D^-1, D^-1 K, or D^-1/2 K D^-1/2."""
 
     NO_NORMALIZATION = 0
     NORMALIZE_BEFORE = 1
@@ -127,14 +127,14 @@ class DenseCRF:
         return self._nvar, self._nlabels
 
     def setUnaryEnergy(self, u: np.ndarray, f: np.ndarray | None = None) -> None:
-        """Energies, such as -log of probabilities: ``(labels, n)`` in float32.
+        """Set the energies, such as -log of probabilities: ``(labels, n)`` in float32.
 
         With ``f`` they are ``u @ f``, as in ``LogisticUnary``.
         """
         self._set(float_array(u, "u", 2) if f is None else LogisticUnary(u, f)._energies())
 
     def setUnary(self, u: Unary) -> None:
-        """Energies of a ``ConstUnary`` or a ``LogisticUnary``."""
+        """Set the energies of a ``ConstUnary`` or a ``LogisticUnary``."""
         if not isinstance(u, Unary):
             raise TypeError(
                 f"Argument 'u' has incorrect type (expected Unary, got {type(u).__name__}): "
@@ -150,7 +150,7 @@ class DenseCRF:
                 "array (labels, H, W) is reshaped to (labels, H * W)."
             )
         unary = torch.from_numpy(np.array(energies.T, order="C"))
-        Energy(Model((), self._nlabels), unary)  # which refuses NaN here, where it comes from
+        Energy(Model((), self._nlabels), unary)  # raises an error for NaN here, where it enters
         self._unary = unary
         self._energy = None
 
@@ -161,7 +161,7 @@ class DenseCRF:
         kernel: int = DIAG_KERNEL,
         normalization: int = NORMALIZE_SYMMETRIC,
     ) -> None:
-        """A Gaussian kernel over features in standard deviations, ``(d, n)`` in float32.
+        """Add a Gaussian kernel over features in standard deviations, ``(d, n)`` in float32.
 
         ``compat`` is a number (Potts), a vector or a matrix over the labels in float32.
         """
@@ -186,7 +186,7 @@ class DenseCRF:
         self._energy = None
 
     def energy(self) -> Energy:
-        """The model, for ``fwcrf.minimize`` and everything else: x is ``(n, labels)``."""
+        """The energy of the model, for ``fwcrf.minimize`` for example: x is ``(n, labels)``."""
         if self._energy is None:
             pairwise = Model(tuple(self._attractions), self._nlabels, tuple(self._others))
             self._energy = Energy(pairwise, self._unary)
@@ -203,11 +203,11 @@ class DenseCRF:
         return wrap(x.contiguous().numpy().T)
 
     def startInference(self) -> tuple[MatrixXf, MatrixXf, MatrixXf]:
-        """Where mean field starts, and two matrices that ``stepInference`` takes but does not need."""
+        """The start of mean field, and two matrices that ``stepInference`` takes but does not need."""
         return wrap(softmax(self._unary, -1.0).numpy().T), MatrixXf(), MatrixXf()
 
     def stepInference(self, Q: MatrixXf, tmp1: MatrixXf, tmp2: MatrixXf) -> None:
-        """One step of mean field, in the memory of ``Q``."""
+        """Take one step of mean field, in the memory of ``Q``."""
         for name, matrix in (("Q", Q), ("tmp1", tmp1), ("tmp2", tmp2)):
             _check_matrix(matrix, name)
         x, E = self._point(Q), self.energy()
@@ -215,7 +215,7 @@ class DenseCRF:
         x.copy_(found.run(x, E.unary) if isinstance(found, Plan) else softmax(E.grad(x), -1.0))
 
     def klDivergence(self, Q: MatrixXf) -> float:
-        """<Q, log Q> + <u, Q> + <Q, P Q>: what pydensecrf has under this name.
+        """<Q, log Q> + <u, Q> + <Q, P Q>, as pydensecrf computes it.
 
         The divergence from the model, up to a constant, has half of the last term, as
         ``crf.energy().value(x)`` has it.
@@ -258,7 +258,7 @@ class DenseCRF2D(DenseCRF):
     def addPairwiseGaussian(
         self, sxy: Any, compat: Any, kernel: int = DIAG_KERNEL, normalization: int = NORMALIZE_SYMMETRIC
     ) -> None:
-        """A Gaussian kernel over positions; ``sxy`` one number of pixels, or one for x and one for y."""
+        """Add a Gaussian kernel over positions; ``sxy`` is in pixels, one number or one each for x and y."""
         features = self._features(sxy, 2)
         self._add(features.flatten(0, 1), compat, kernel, normalization)
 
@@ -271,12 +271,12 @@ class DenseCRF2D(DenseCRF):
         kernel: int = DIAG_KERNEL,
         normalization: int = NORMALIZE_SYMMETRIC,
     ) -> None:
-        """A Gaussian kernel over positions and colours of a uint8 image ``(h, w, 3)``."""
+        """Add a Gaussian kernel over positions and colours of a uint8 image ``(h, w, 3)``."""
         image = array(rgbim, "rgbim", np.uint8, 3)
         if image.shape[2] != 3:
             raise ValueError(
                 f"addPairwiseBilateral only works for RGB images, and rgbim has shape {image.shape}. For "
-                "others, make features by utils.create_pairwise_bilateral and pass them to addPairwiseEnergy."
+                "other images, pass features of utils.create_pairwise_bilateral to addPairwiseEnergy."
             )
         need = (self._h, self._w, 3)
         if image.shape != need:
@@ -290,7 +290,7 @@ class DenseCRF2D(DenseCRF):
         self._add(features.flatten(0, 1), compat, kernel, normalization)
 
     def _features(self, sxy: Any, count: int) -> Tensor:
-        """Room for ``count`` features per pixel, ``(h, w, count)``, the first two of them x and y."""
+        """``count`` features per pixel, ``(h, w, count)``: first x and y, the rest uninitialised."""
         sx, sy = bandwidths(sxy, "sxy", 2)
         features = torch.empty(self._h, self._w, count)
         features[..., 0] = torch.arange(self._w, dtype=torch.float32) / sx

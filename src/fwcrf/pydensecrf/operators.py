@@ -1,10 +1,10 @@
 """The operators of pydensecrf's model: its lattice, its scale, its normalizations.
 
 Its filter blurs the axes in one order, so that it is not quite symmetric, and multiplies by 1 / (1 + 2^-d)
-for d features, whatever the image. Nothing is fitted to the Gaussian, and the lattice's own diagonal stays.
-Our lattice without calibration is the same one, and so are the results up to float rounding, if points on the
-border of two simplices fall to the same side: on a grid there are many. So the place of a point in the
-lattice is found in float arithmetic here, where the rest of the library uses double.
+for d features, for every image. Nothing is fitted to the Gaussian, and the diagonal of the lattice stays.
+Our lattice without calibration has the same results up to float rounding, if points on the border of two
+simplices are put into the same simplex; a grid has many such points. So points are embedded in float32
+arithmetic here, while the rest of the library uses float64.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from fwcrf.kernels.operator import Operator
 from fwcrf.pairwise import Kronecker, Pairwise
 from fwcrf.torch_ops.lattice import build_native
 
-# Added to the row sums that are divided by.
+# pydensecrf adds this to row sums before it divides by them.
 _TINY = 1e-20
-# It reads points by fours, and takes those that are missing from the last four to be at the origin.
+# pydensecrf reads points in groups of four, and fills the last group with points at the origin.
 _GROUP = 4
-# Its coordinates are 16-bit integers: there is nothing to agree with beyond, and a float would be too short.
+# Its lattice coordinates are 16-bit integers. Beyond, no result agrees, and points are embedded in float64.
 _FARTHEST = 2**15
 
 
 def kernel(features: Tensor, normalization: Normalization, weight: float = 1.0) -> Lattice:
     """``weight`` times the normalised filter over features ``(n, d)``."""
     n, d = features.shape
-    # Those points have no values, but the lattice has cells there, through which others reach one another.
+    # The added points have no values, but make lattice cells through which other points reach each other.
     lattice = _lattice(torch.nn.functional.pad(features, (0, 0, 0, -n % _GROUP)) if n % _GROUP else features)
     table = lattice.splat[:n]
     lattice = replace(lattice, index=lattice.index[:n], splat=table, slice=table, order=lattice.order[:n])
@@ -70,7 +70,7 @@ def _lattice(features: Tensor) -> Lattice:
 
 @dataclass(frozen=True)
 class Model(Pairwise):
-    """P = sum_c K_c (x) I + others: neighbours gain, or pay, for having the same label.
+    """P = sum_c K_c (x) I, plus terms K (x) M: a negative K_c rewards neighbours with the same label.
 
     Potts with weight w is K (x) I with -w in the kernel, up to a constant per pixel. The weight is in the
     tables of the lattice, where it costs nothing.
@@ -94,7 +94,7 @@ class Model(Pairwise):
 
     @cached_property
     def _engine(self) -> Engine | Refusal:
-        """The same but for a number per pixel, which changes no step: Potts with a weight of -1."""
+        """P with Potts terms of weight -1: the same up to a number per pixel, which changes no step."""
         potts = Potts(torch.tensor(-1.0))
         terms: list[tuple[Operator, Compatibility]] = [(operator, potts) for operator in self.operators]
         terms += [(other.operator, other.compat) for other in self.others]

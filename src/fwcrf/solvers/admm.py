@@ -5,8 +5,8 @@ Each half-step applies P once and leaves a feasible point, and counts as a step:
     k even:  x <- argmin_x <y + P z / 2 + u, x> + rho B(x, z)
     k odd:   z <- argmin_z <P x / 2 - y, z> + rho B(z, x),   y <- y + rho (x - z)
 
-B is the Bregman divergence of a mirror map: half the squared distance (a projection), or with the entropy
-Kullback and Leibler's (a softmax).
+B is the Bregman divergence of a mirror map: half the squared distance (a projection), or for the entropy the
+Kullback-Leibler divergence (a softmax).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fwcrf.regularizers import Regularizer, SquaredL2
 
 
 class State(NamedTuple):
-    """The newest of the two copies is x, whichever it is; the older one is ``other``."""
+    """``x`` is the newer of the two copies x and z, ``other`` the older one."""
 
     x: Tensor
     other: Tensor
@@ -55,7 +55,7 @@ class ADMM:
 
     def _prox(self, c: Tensor, near: Tensor, unary: Tensor) -> Tensor:
         """argmin_p <c + unary, p> + rho B(p, near)."""
-        near = near.clamp(min=torch.finfo(near.dtype).tiny)  # whose logarithm may be wanted
+        near = near.clamp(min=torch.finfo(near.dtype).tiny)  # the entropy takes its logarithm
         forbidden = unary == torch.inf
         cost = (c + unary.masked_fill(forbidden, 0.0)) / self.rho - self.mirror.grad(near)
         return self.mirror.argmin(cost.masked_fill(forbidden, torch.inf))

@@ -27,7 +27,7 @@ class State(NamedTuple):
     last: Tensor | None = None
     last_grad: Tensor | None = None
     strength: Tensor | None = None  # (*batch, 1, 1)
-    allowed: Tensor | None = None  # the labels that are not forbidden, where some are
+    allowed: Tensor | None = None  # the labels that are not forbidden; None if all are allowed
 
 
 @dataclass(frozen=True)
@@ -36,16 +36,16 @@ class AnnealedFrankWolfe:
 
         c_k = (2 grad_k - grad_{k-1}) / s + w_k (x_k - x_{k-1}),
 
-    grad_k = P x_k + u. Of the last change P (x_k - x_{k-1}) it takes as much again, except for what a node
-    said itself: the second term keeps a pixel from moving on merely because it has moved. At k = 0 the step
-    before is one that has not listened to its neighbours, P x = -s x, and only w_0 of the change is taken:
+    grad_k = P x_k + u. The last change of the gradient, P (x_k - x_{k-1}), is added once more: extrapolation.
+    The second term removes a node's own contribution: no pixel moves only because it has moved. At k = 0 the
+    gradient before is taken to be -s x_0 + u, and the change is added with a weight of w_0 only:
 
         c_0 = grad_0 / s + w_0 (P x_0 / s + x_0).
 
     The strength s = |P x_0| / |x_0|, norms about the mean of each row, is close to the sum of the kernels'
     weights times the penalty for different labels. From step ``steps`` on there is no extrapolation, and
-    the weight stays at ``end``: entropic Frank-Wolfe with weight ``end * s``. For 10 steps, say
-    ``steps=10`` rather than to go on with the plan for 5.
+    the weight stays at ``end``: entropic Frank-Wolfe with weight ``end * s``. For 10 steps, pass
+    ``steps=10`` instead of continuing a run with ``steps=5``.
 
     Each step applies P once. Everything is differentiable, s included. ``regularizer`` makes r from a weight:
     ``Entropy``, or ``SquaredL2`` and its like with about twice the weights.
@@ -68,7 +68,7 @@ class AnnealedFrankWolfe:
     regularizer: Callable[[float], Regularizer] = Entropy
 
     def __post_init__(self) -> None:
-        _ = self.weights  # which refuses bad settings
+        _ = self.weights  # raises ValueError for bad settings
 
     @property
     def weights(self) -> Geometric:
@@ -98,7 +98,7 @@ class AnnealedFrankWolfe:
 
 
 def _allowed(unary: Tensor) -> Tensor | None:
-    """The labels that are not forbidden, or None where all are allowed."""
+    """The labels that are not forbidden; None if all are known to be allowed."""
     if not torch.compiler.is_compiling() and torch.isfinite(unary.detach().sum()):
         return None
     return unary != torch.inf
@@ -110,10 +110,10 @@ def _finite(v: Tensor, allowed: Tensor | None) -> Tensor:
 
 
 def _strength(message: Tensor, x: Tensor, allowed: Tensor | None) -> Tensor:
-    """|P x| / |x| per image, ``(*batch, 1, 1)``; 1 where nothing is said that could be weighed."""
-    said, own = _about_mean(message, allowed), _about_mean(x, allowed)
-    some = (said > 0) & (own > 0)
-    return torch.where(some, torch.where(some, said, 1.0) / torch.where(some, own, 1.0), 1.0).sqrt()
+    """|P x| / |x| per image, ``(*batch, 1, 1)``; 1 if one of the norms is 0."""
+    over, under = _about_mean(message, allowed), _about_mean(x, allowed)
+    known = (over > 0) & (under > 0)
+    return torch.where(known, torch.where(known, over, 1.0) / torch.where(known, under, 1.0), 1.0).sqrt()
 
 
 def _about_mean(v: Tensor, allowed: Tensor | None) -> Tensor:

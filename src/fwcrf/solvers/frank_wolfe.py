@@ -24,8 +24,8 @@ def regularized(E: Energy, r: Regularizer) -> tuple[Objective, Regularizer]:
 class FrankWolfe:
     """x <- x + a (p - x) with p = argmin_p <grad f(x), p> + g(p).
 
-    ``split`` says which f and g make up the energy and the regularizer, (E, r) -> (f, g); see
-    ``fwcrf.solvers.splits`` for those of the concave-convex procedure.
+    ``split`` maps the energy and the regularizer to f and g, (E, r) -> (f, g); ``fwcrf.solvers.splits`` has
+    the splits of the concave-convex procedure.
     """
 
     regularizer: Regularizer

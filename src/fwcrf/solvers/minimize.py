@@ -29,13 +29,13 @@ def minimize(
     tol: float | None = None,
     callback: Callable[[int, Tensor], None] | None = None,
 ) -> Solution:
-    """Take ``num_steps`` steps of a solver, given by name or by ``solvers.get``, from ``x0``.
+    """The solution after ``num_steps`` steps of a solver, given by name or by ``solvers.get``, from ``x0``.
 
     ``x0`` is feasible, ``(*batch, n, L)``: rows on the simplex and 0 where a label is forbidden;
     ``softmax(-unary)`` unless given. With ``tol`` the run ends as soon as S(x) <= tol max(1, |f + g|) for
-    every image, and ``Solution.converged`` says whether it did: f + g is then stationary to that accuracy.
-    ``callback(k, x)`` sees each iterate, the start as k = 0. With ``trace`` the solution has a record of
-    each: measuring applies P two or three times more per step, and is neither counted nor timed.
+    every image, and ``Solution.converged`` is True then: f + g is stationary to that accuracy.
+    ``callback(k, x)`` is called with each iterate, the start as k = 0. With ``trace`` the solution has a
+    record of each: measuring applies P two or three times more per step, and is neither counted nor timed.
 
     >>> from fwcrf.kernels import Exact
     >>> from fwcrf.pairwise import dense
@@ -88,7 +88,7 @@ def _feasible(x0: Tensor, f: Energy) -> Tensor:
         kind = x0.dtype if isinstance(x0, Tensor) else type(x0).__name__
         raise TypeError(f"x0 is {kind}; expected a tensor of the unary's dtype, {u.dtype}.")
     if x0.shape != u.shape:
-        raise ValueError(f"x0 has shape {tuple(x0.shape)}; expected that of the unary, {tuple(u.shape)}.")
+        raise ValueError(f"x0 has shape {tuple(x0.shape)}; expected the unary's, {tuple(u.shape)}.")
     if has_values(x0):
         x = x0.detach()
         if not bool(((x >= 0).all(-1) & ((x.sum(-1) - 1).abs() <= 1e-3)).all()):

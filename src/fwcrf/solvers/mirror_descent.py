@@ -8,7 +8,7 @@ pgm   projection of x - a grad E(x)                             a schedule
 emd   softmax(log x - a grad E(x))                              a schedule
 ====  ========================================================  ==================
 
-Unlike Frank-Wolfe's, these steps stay close to x: its own distance is what they add to the linear problem.
+Unlike Frank-Wolfe, these methods add a distance from x to the linear problem, so that steps stay close to x.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fwcrf.torch_ops.simplex import project_onto_simplex
 
 @dataclass(frozen=True)
 class ProjectedGradient:
-    """x <- x + a (p - x) with p = projection of x - grad E(x): a line search knows this segment too."""
+    """x <- x + a (p - x) with p = projection of x - grad E(x); a line search works on this segment."""
 
     stepsize: Stepsize = field(default_factory=Constant)
 

@@ -52,7 +52,7 @@ _RENAMED = {"lp-fw": "pnorm-fw"}
 
 
 def names(*, graphs: bool = False) -> list[str]:
-    """The names that ``get`` knows: of solvers for any energy, with ``graphs`` those for graphs too."""
+    """The names that ``get`` takes: solvers for any energy; with ``graphs``, also solvers for graphs only."""
     return [*_NAMED, *_on_graphs()] if graphs else list(_NAMED)
 
 
@@ -86,6 +86,6 @@ def _make(name: str, settings: dict[str, Any]) -> Solver:
 
 
 def _on_graphs() -> Mapping[str, Callable[..., Solver]]:
-    from fwcrf.lp.named import NAMED  # which are made of the solvers here
+    from fwcrf.lp.named import NAMED  # late: that package imports this one
 
     return NAMED

@@ -1,4 +1,4 @@
-"""The one door to the engine: what it will do with a solver on an energy, or why the generic path runs.
+"""The one door to the engine: a plan for a solver on an energy, or the reason for the generic path.
 
 A ``Plan`` runs all steps in one native call. A ``Refusal`` says, in a sentence, why the solver's own
 ``step`` is called instead. Solvers and regularizers know nothing of the engine: ``as_updates`` recognises
@@ -49,7 +49,7 @@ class Plan:
 def plan(
     f: Energy, solver: Solver, x0: Tensor | None, num_steps: int, *, watched: bool = False
 ) -> Plan | Refusal:
-    """The plan for so many steps from ``x0``, or from softmax(-unary) if it is None; else a refusal.
+    """The plan for ``num_steps`` from ``x0``, or from softmax(-unary) if it is None; else a refusal.
 
     ``watched`` if a trace, a tolerance or a callback reads every iterate.
     """
@@ -122,7 +122,7 @@ def _oracle(solver: FrankWolfe) -> Update | Refusal:
 
 
 def _steps(rule: Stepsize, num_steps: int) -> list[float] | Refusal:
-    """The step sizes of a rule that looks at nothing but k; else a refusal."""
+    """The step sizes of a rule that depends on k only; else a refusal."""
     if not isinstance(rule, Schedule):
         return Refusal(f"the step sizes of {type(rule).__name__} depend on x")
     steps = [rule.step] * num_steps if type(rule) is Constant else [rule.at(k) for k in range(num_steps)]

@@ -15,9 +15,9 @@ from fwcrf.solvers.trace import Record
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The point a solver ended at, and the labels rounded from it.
+    """The last point of a solver, and the labels rounded from it.
 
-    Labels and their energy are found when first asked for: training wants the probabilities alone, and
+    Labels and their energy are computed on first access: training needs the probabilities only, and
     an energy is one more application of P.
     """
 

@@ -1,4 +1,4 @@
-"""What a solver is: frozen settings, an explicit state, one step."""
+"""The interface of a solver: frozen settings, an explicit state, one step."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from fwcrf.stepsizes import Step, Stepsize
 class Solver(Protocol):
     """Frozen settings; everything that changes is in the state, a NamedTuple with a field ``x``.
 
-    A state may also have fields ``f`` and ``g``, what the solver minimises (otherwise E over the
-    simplices), ``grad``, f's gradient at x or None, and ``step``, the one that led to x.
+    A state may also have fields ``f`` and ``g``, whose sum the solver minimises (otherwise E over the
+    simplices), ``grad``, f's gradient at x or None, and ``step``, the step size that led to x.
     """
 
     def init(self, f: Any, x0: Tensor) -> Any: ...
@@ -24,7 +24,7 @@ class Solver(Protocol):
 
 
 class Iterate(NamedTuple):
-    """The state of a solver that remembers nothing but where it is."""
+    """The state of a solver without memory of earlier steps: x, and the f and g to minimise."""
 
     x: Tensor
     f: Objective
@@ -37,6 +37,6 @@ class Iterate(NamedTuple):
 
 
 def advance(step: Step, stepsize: Stepsize) -> Iterate:
-    """x + a (p - x), with the gradient there if the rule made it known."""
+    """The iterate x + a (p - x), with its gradient if the step-size rule has computed it."""
     a = stepsize(step)
     return Iterate(step.towards(a), step.f, step.g, step.grad_after(a), a)

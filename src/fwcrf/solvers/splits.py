@@ -1,4 +1,4 @@
-"""Ways to write E + r as f + g, f to be linearised and g not: (E, r) -> (f, g).
+"""Splits (E, r) -> (f, g): Frank-Wolfe linearises f, and minimises g exactly in its oracle.
 
 ===============  ============================  ============================  ====================
 split            f                             g                             gives
@@ -11,7 +11,7 @@ concave_model    E - <x, A x> / 2              r                             cmf
 ===============  ============================  ============================  ====================
 
 c is half the absolute row sums of P, so that P + 2 diag(c) is positive semidefinite for potentials of any
-sign. A is what makes f concave. K (x) M is concave for a positive semidefinite kernel K if -M is positive
+sign. A makes f concave. K (x) M is concave for a positive semidefinite kernel K if -M is positive
 semidefinite on vectors that sum to 0 (for Potts it is the identity there), so that the self-edges that P
 lacks are enough: A = diag(k) (x) -M with k the diagonals of the kernels. Where that is not known to hold
 (other operators, other M) A is L_f times the identity, from Lanczos iteration. (The lattice's K is positive
@@ -45,7 +45,7 @@ def convexified(E: Energy, r: Regularizer) -> tuple[Objective, Regularizer]:
 def concave_rest(
     E: Energy, r: Regularizer, *, tol: float = 1e-4, max_steps: int = 200
 ) -> tuple[Objective, Regularizer]:
-    """All of the energy, made convex, in g; f has what was added. r must be 0.
+    """g = E + <x, c x>, which is convex, and f = -<x, c x>. r must be 0.
 
     The oracle is then a quadratic program over all nodes, solved by FISTA until S(x) is below ``tol``
     relative to its value, or ``max_steps`` steps are done, each an application of P.
@@ -59,13 +59,13 @@ def concave_rest(
 
 
 def concave(E: Energy, r: Regularizer) -> tuple[Objective, Regularizer]:
-    """A concave f: the self-edges that P lacks are added to f and taken from g."""
+    """f = E - <x, A x> / 2, which is concave, and g = r + <x, A x> / 2."""
     A = concavity(E)
     return Energy(E.pairwise + -1.0 * A, E.unary), plus_quadratic(r, A)
 
 
 def concave_model(E: Energy, r: Regularizer) -> tuple[Objective, Regularizer]:
-    """The same concave f, with nothing taken from g: a model that keeps its self-edges."""
+    """f = E - <x, A x> / 2, which is concave, and g = r: another model, which keeps its self-edges."""
     return Energy(E.pairwise + -1.0 * concavity(E), E.unary), r
 
 
@@ -93,7 +93,7 @@ def concavity(E: Energy) -> Diagonal | Blocks:
 
 
 def plus_quadratic(r: Regularizer, A: Diagonal | Blocks) -> Regularizer:
-    """r + <x, A x> / 2, with an oracle in closed form where there is one."""
+    """r + <x, A x> / 2, with an oracle in closed form if there is one."""
     entropy = 0.0 if isinstance(r, Simplex) else r.weight if isinstance(r, Entropy) else None
     if entropy is None:
         raise ValueError(f"the regularizer is {r!r}; expected Simplex() or Entropy(weight).")
@@ -104,12 +104,12 @@ def plus_quadratic(r: Regularizer, A: Diagonal | Blocks) -> Regularizer:
 
 
 def _positive(weight: Tensor) -> Tensor:
-    # Larger than needed is concave too; an oracle that divides by the weight wants it above 0.
+    # A larger A makes f concave too, and oracles divide by the weight.
     return weight.clamp(min=1e-6)
 
 
 def _common(edges: list[SelfEdges]) -> tuple[Tensor, Tensor] | None:
-    """k, M with sum_c diag(k_c) (x) M_c = diag(k) (x) M, if the M_c are multiples of one another."""
+    """k, M with sum_c diag(k_c) (x) M_c = diag(k) (x) M; None unless the M_c are multiples of each other."""
     weight, M = edges[0]
     norm = M.square().sum()
     for other, N in edges[1:]:
@@ -121,14 +121,14 @@ def _common(edges: list[SelfEdges]) -> tuple[Tensor, Tensor] | None:
 
 
 def _centred(M: Tensor) -> Tensor:
-    """M as it acts on vectors that sum to 0."""
+    """M restricted to vectors that sum to 0."""
     M = M - M.mean(-1, keepdim=True)
     return M - M.mean(-2, keepdim=True)
 
 
 @dataclass(frozen=True)
 class ConvexQuadratic:
-    """g = a convex energy over all nodes at once, whose oracle is another minimisation."""
+    """A convex energy as g: its oracle is a minimisation over all nodes together, by FISTA."""
 
     energy: Energy
     largest: Tensor  # (*batch,): a bound on the eigenvalues of its P

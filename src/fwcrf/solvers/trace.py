@@ -20,12 +20,12 @@ class Record(NamedTuple):
     """One iterate; all but k, seconds and applications are per image, ``(*batch,)``."""
 
     k: int  # steps taken to get here
-    value: Tensor  # f + g, what the solver minimises
+    value: Tensor  # f + g, which the solver minimises
     energy: Tensor  # E of the iterate
     rounded: Tensor  # E of its labels
     gap: Tensor  # S(x), 0 at stationary points
     distance: Tensor  # |p - x|
-    step: float | Tensor | None  # that led here
+    step: float | Tensor | None  # the step size that led here
     seconds: float  # since the start
     applications: int  # of P, since the start
     engine: str = ""  # the path that ran, and why if it was the generic one
@@ -61,7 +61,7 @@ def look(f: Energy, state: Any) -> Step:
 
 
 def value(step: Step) -> Tensor:
-    """f + g where a step starts."""
+    """f + g at the start of a step."""
     return step.f.value_from_grad(step.x, step.grad) + step.g.value(step.x)
 
 
