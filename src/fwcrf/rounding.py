@@ -38,9 +38,9 @@ def bcd(f: Energy, x: Tensor, *, max_applications: int = 200, restarts: int = 0,
 
     Nodes move to their best label until no node can gain by moving alone, or P has been applied
     ``max_applications`` times. Small problems (up to 2048 variables) move one node at a time, with the matrix
-    of P. Large problems move all nodes that would gain at once, if that lowers E, which one application of P
-    tells exactly; otherwise a random half of them, and so on down to one node. Nodes inside their simplex are
-    always rounded, beyond ``max_applications`` if necessary.
+    of P. Large problems move all nodes that would gain together, if that lowers E: one application of P
+    computes the change. Otherwise a random half of them moves, and so on down to one node. Nodes inside
+    their simplex are always rounded, beyond ``max_applications`` if necessary.
 
     A sparse graph moves one node at a time in native code, in at most ``max_applications`` sweeps. Then it
     perturbs a region that ``seed`` fixes, descends again and keeps the better labels, ``restarts`` times.
@@ -93,12 +93,12 @@ def _together(f: Energy, x: Tensor, max_applications: int, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     grad = f.grad(x)
     size = torch.full(x.shape[:-2], n, device=x.device)  # largest number of nodes to move at once, per image
-    refused = torch.zeros(x.shape[:-1], dtype=torch.bool, device=x.device)  # tried alone since the last move
+    refused = torch.zeros(x.shape[:-1], dtype=torch.bool, device=x.device)  # failed as a single move
     applications = 1
     while True:
         p = torch.nn.functional.one_hot(grad.argmin(-1), num_labels).to(x)
         d = p - x
-        gain = -torch.where(d == 0, 0.0, d * grad).sum(-1)  # of each node, if it moves alone
+        gain = -torch.where(d == 0, 0.0, d * grad).sum(-1)  # of each node, if no other node moves
         scale = torch.where(torch.isinf(grad), 0.0, grad).abs().amax(-1)
         inside = x.amax(-1) < 1
         wants = inside | ((gain > 4 * torch.finfo(x.dtype).eps * scale) & ~refused)

@@ -290,7 +290,7 @@ def _slopes(slopes: Tensor | None, weights: Sequence[Tensor], needed: Sequence[b
 
 
 def _learned(x: Tensor | None, unary: Tensor | None, weights: Sequence[Tensor]) -> bool:
-    """True if autograd wants derivatives in the point, the unary or a weight."""
+    """True if autograd records derivatives in the point, the unary or a weight."""
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, unary, *weights))
 
 

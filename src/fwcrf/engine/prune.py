@@ -29,8 +29,8 @@ from fwcrf.torch_ops.simplex import softmax
 
 # Arrays of this many entries are large enough to pay for the search.
 LARGE = 1 << 18
-# The error that merged labels may have, and the share that they may have by their unary alone: the sum of
-# their largest shares, over the root of their number. With a network's scores 4 of 420 runs exceeded the
+# The largest error of merged labels, and a limit on their share by the unary only: the sum of the largest
+# share of each label, over the root of their number. With a network's scores 4 of 420 runs exceeded the
 # error, and were repeated with all labels.
 ERROR, SHARE = 5e-5, 0.0085
 # A usual R for normalized kernels, relative to the sum of the weights.

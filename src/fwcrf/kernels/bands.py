@@ -112,6 +112,6 @@ def _sigma(taps: Tensor) -> float:
     """The standard deviation of the Gaussian with these taps."""
     if len(taps) < 2 or float(taps[1]) == 0:
         return 0.0
-    at = min(len(taps) - 1, 8)  # far enough from the centre for float32 to tell it from 1
+    at = min(len(taps) - 1, 8)  # far enough from the centre to differ from 1 in float32
     known = float(taps[at])
     return at / math.sqrt(-2 * math.log(known)) if 0 < known < 1 else math.inf

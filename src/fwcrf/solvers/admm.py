@@ -48,7 +48,7 @@ class ADMM:
         if k % 2 == 0:
             x = self._prox(half + state.y, state.x, f.unary)
             return State(x, state.x, state.y)
-        # The unary is in the other half-step; here it only says which labels are forbidden.
+        # The unary is in the other half-step; here it only marks the forbidden labels.
         barrier = torch.where(f.unary == torch.inf, torch.inf, 0.0).to(half.dtype)
         z = self._prox(half - state.y, state.x, barrier)
         return State(z, state.x, state.y + self.rho * (state.x - z))

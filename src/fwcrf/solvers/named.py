@@ -1,4 +1,4 @@
-"""The table of solvers, one line per row: regularizer, step size and split, or an algorithm of its own."""
+"""The table of solvers, one line per row: regularizer, step size and split, or another algorithm."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ class Tracer:
         return result
 
     def stationary(self, tol: float) -> bool:
-        """True if the last record says that f + g is stationary for every image."""
+        """True if f + g is stationary for every image in the last record."""
         return is_small(self.records[-1].gap, self.records[-1].value, tol)
 
     @torch.no_grad()
