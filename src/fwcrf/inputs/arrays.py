@@ -224,7 +224,7 @@ def answer(
         array = _new(shape, dtype, like)
     elif tuple(getattr(array, "shape", ())) != tuple(shape):
         raise ValueError(
-            f"{name} has shape {getattr(array, 'shape', None)}; expected {tuple(shape)}, as the result has."
+            f"{name} has shape {getattr(array, 'shape', None)}; expected {tuple(shape)}, like the result."
         )
     return Located(
         array,

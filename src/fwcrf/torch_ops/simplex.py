@@ -2,7 +2,7 @@
 
 Both multiply their argument by ``scale`` on the way, so that an oracle, the map of ``-c / weight``, reads c
 once. Entries of minus infinity become 0 if another entry of their row is finite. A row with NaN, with plus
-infinity or with nothing but minus infinity becomes NaN.
+infinity or with nothing but minus infinity has NaN in its result.
 
 Each map is a custom operator inside an autograd Function. Its derivative at p is an operator too, a symmetric
 matrix per row applied to d, so that it is its own backward.
