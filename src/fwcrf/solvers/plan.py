@@ -49,7 +49,7 @@ class Plan:
 def plan(
     f: Energy, solver: Solver, x0: Tensor | None, num_steps: int, *, watched: bool = False
 ) -> Plan | Refusal:
-    """The plan for ``num_steps`` from ``x0``, or from softmax(-unary) if it is None; else a refusal.
+    """The plan for ``num_steps`` steps from ``x0``, or from softmax(-unary) if it is None; else a refusal.
 
     ``watched`` if a trace, a tolerance or a callback reads every iterate.
     """
