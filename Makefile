@@ -32,9 +32,10 @@ test: $(VENV)/.package $(VENV)/.peers $(VENV)/.browser ## run the test suite
 browser: $(VENV)/.package ## install a browser for the tests of the demo page, which are skipped without one
 	$(BIN)/python tests/apps/demo/browsers.py --required || $(BIN)/python -m playwright install --with-deps chromium
 
-check: $(VENV)/.check ## lint, formatting, types
+check: $(VENV)/.check ## lint, formatting (Python and C++), types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/clang-format --dry-run -Werror $(wildcard csrc/*/*pp tests/reliability/native/*pp)
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	@# It asks the first python of the path where torch is.
 	PATH=$(CURDIR)/$(BIN):$$PATH PYTHONPATH=src pyright --verifytypes fwcrf --ignoreexternal >build/verifytypes.log \

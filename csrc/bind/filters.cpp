@@ -280,7 +280,7 @@ template <typename T> void bind(nb::module_& m) {
     m.def("diagonal", &lattice_diagonal<T>, "index"_a.noconvert(), "weight"_a.noconvert(), "order"_a.noconvert(),
           "neighbors"_a.noconvert(), "tap"_a, "identity"_a, "out"_a.noconvert(), "slopes"_a.noconvert().none(),
           "threads"_a);
-    m.def("normal", &normal<T>, "index"_a.noconvert(), "weight"_a.noconvert(), "order"_a.noconvert(),
+    m.def("normalize", &normal<T>, "index"_a.noconvert(), "weight"_a.noconvert(), "order"_a.noconvert(),
           "neighbors"_a.noconvert(), "factor"_a.noconvert(), "exponent"_a, "tap"_a, "identity"_a, "out"_a.noconvert(),
           "shift"_a.noconvert(), "minus"_a.noconvert(), "threads"_a);
     m.def("gaussian_sums", &gaussian_sums<T>, "rows"_a.noconvert(), "columns"_a.noconvert(), "out"_a.noconvert(),

@@ -12,7 +12,7 @@
 // lanes: of a vector of T.
 // embed: `single` computes in float, so that points on the border of two simplices fall as in other software.
 // feature_bounds: minimum and maximum of each feature of n >= 1 points; false if a feature is not finite.
-// filter, run_steps, edge_sum, table_sum, negate: false if x (for graphs: x at a node with edges) is not finite.
+// filter, run_steps, edge_sum, table_sum: false if x (for graphs: x at a node with edges) is not finite.
 // corner_dots: dots (n, corners) += <left_i, blurred value at corner c of point i>, the derivative of <left, K x> in
 //     `slice`. At most 4 vectors of channels; `out`, `slice` and `shift` are not used.
 // tap_slopes: derivative of <out, filtered x> in each tap; `taps` is not used, and `out` is only read.
@@ -43,7 +43,6 @@
     F(void, transpose_array, (const TransposeArgs<T>&))                                                                \
     F(void, transpose_log, (const TransposeArgs<T>&))                                                                  \
     F(void, transpose_log_derivative, (const TransposeArgs<T>&))                                                       \
-    F(bool, negate, (const T* x, std::int64_t n, T* out, int threads))                                                 \
     F(void, argmax, (const T* x, std::int64_t n, std::int64_t length, std::int64_t* out, int threads))                 \
     F(bool, edge_sum, (const EdgeArgs<T>&))                                                                            \
     F(bool, table_sum, (const TableArgs<T>&))                                                                          \

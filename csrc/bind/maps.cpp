@@ -53,12 +53,6 @@ void transposed_log_derivative(In<T, 3> g, In<T, 3> x, double slope, double offs
 }
 
 // Returns false if a value is not finite.
-template <typename T> bool negated(In<T, 1> x, Out<T, 1> out, int threads) {
-    require(out.shape(0) == x.shape(0) && threads >= 1, "output shape, threads >= 1");
-    nb::gil_scoped_release release;
-    return native<T>().negate(x.data(), size(x, 0), out.data(), threads);
-}
-
 template <typename T> void largest_columns(In<T, 2> x, Out<std::int64_t, 1> out, int threads) {
     require(x.shape(1) >= 1 && out.shape(0) == x.shape(0) && threads >= 1, "one column per row");
     nb::gil_scoped_release release;
@@ -115,13 +109,13 @@ template <typename T> void softmax_derivative(In<T, 2> d, In<T, 2> p, double sca
 
 template <typename T> void bind(nb::module_& m) {
     m.def("transpose", &transposed<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a, "factor"_a = 1.0);
-    m.def("transpose_and_largest", &transposed_and_largest<T>, "x"_a.noconvert(), "out"_a.noconvert(),
-          "largest"_a.noconvert(), "threads"_a);
-    m.def("log_line", &transposed_log<T>, "x"_a.noconvert(), "slope"_a, "offset"_a, "out"_a.noconvert(), "threads"_a);
-    m.def("log_line_derivative", &transposed_log_derivative<T>, "g"_a.noconvert(), "x"_a.noconvert(), "slope"_a,
+    m.def("transpose_and_argmax", &transposed_and_largest<T>, "x"_a.noconvert(), "out"_a.noconvert(),
+          "labels"_a.noconvert(), "threads"_a);
+    m.def("transpose_log", &transposed_log<T>, "x"_a.noconvert(), "slope"_a, "offset"_a, "out"_a.noconvert(),
+          "threads"_a);
+    m.def("transpose_log_derivative", &transposed_log_derivative<T>, "g"_a.noconvert(), "x"_a.noconvert(), "slope"_a,
           "offset"_a, "out"_a.noconvert(), "threads"_a);
-    m.def("negative", &negated<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
-    m.def("largest_columns", &largest_columns<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
+    m.def("argmax", &largest_columns<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("energies", &energies<T>, "scores"_a.noconvert(), "last"_a, "probabilities"_a, "least"_a, "out"_a.noconvert(),
           "threads"_a);
     m.def("project", &project<T>, "v"_a.noconvert(), "scale"_a, "out"_a.noconvert(), "threads"_a);

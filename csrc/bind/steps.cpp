@@ -335,11 +335,11 @@ template <typename T> void bind_model(nb::module_& m, const char* name) {
 template <typename T> void bind(nb::module_& m) {
     m.def("label_spans", &label_spans<T>, "x"_a.noconvert().none(), "unary"_a.noconvert(), "gap"_a.noconvert(),
           "most"_a.noconvert(), "threads"_a);
-    m.def("take_columns", &take<T>, "x"_a.noconvert(), "which"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
-    m.def("spread_columns", &spread<T>, "x"_a.noconvert(), "which"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
-    m.def("lump_columns", &lump<T>, "x"_a.noconvert().none(), "unary"_a.noconvert(), "kept"_a.noconvert(), "scale"_a,
+    m.def("take_labels", &take<T>, "x"_a.noconvert(), "which"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
+    m.def("spread_labels", &spread<T>, "x"_a.noconvert(), "which"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
+    m.def("merge_labels", &lump<T>, "x"_a.noconvert().none(), "unary"_a.noconvert(), "kept"_a.noconvert(), "scale"_a,
           "few"_a.noconvert().none(), "few_unary"_a.noconvert(), "threads"_a);
-    m.def("unlump_columns", &unlump<T>, "unary"_a.noconvert(), "kept"_a.noconvert(), "scale"_a, "few"_a.noconvert(),
+    m.def("unmerge_labels", &unlump<T>, "unary"_a.noconvert(), "kept"_a.noconvert(), "scale"_a, "few"_a.noconvert(),
           "few_unary"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
 }
 

@@ -61,31 +61,6 @@ template <typename T> void transpose_log_derivative(const TransposeArgs<T>& a) {
     transposed(a, [=](Vec<T> g, Vec<T> x) { return slope * g / (slope * x + offset); });
 }
 
-template <typename T> bool negate(const T* x, std::int64_t n, T* out, int threads) {
-    constexpr std::int64_t W = kLanes<T>, kEach = 4096;
-    bool bad = false;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(threads) reduction(|| : bad)
-#endif
-    for (std::int64_t first = 0; first < n; first += kEach) {
-        const std::int64_t end = first + kEach < n ? first + kEach : n;
-        Vec<T> nothing{};  // 0 * v is NaN unless v is finite
-        std::int64_t i = first;
-        for (; i + W <= end; i += W) {
-            const Vec<T> v = load(x + i);
-            store(out + i, -v);
-            nothing += v * T(0);
-        }
-        for (; i < end; ++i) {
-            out[i] = -x[i];
-            set_lane(nothing, 0, lane(nothing, 0) + x[i] * T(0));
-        }
-        bad = bad || !all_zero<T>(nothing);
-    }
-    (void)threads;
-    return !bad;
-}
-
 // True if the value is larger, or the first NaN.
 template <typename V> static inline auto beats(V value, V most) { return (most == most) & ~(value <= most); }
 
@@ -170,7 +145,6 @@ template <typename T> void transpose_array(const TransposeArgs<T>& a) {
 FWCRF_INSTANTIATE(transpose_array)
 FWCRF_INSTANTIATE(transpose_log)
 FWCRF_INSTANTIATE(transpose_log_derivative)
-FWCRF_INSTANTIATE(negate)
 FWCRF_INSTANTIATE(argmax)
 
 }  // namespace fwcrf::FWCRF_ISA

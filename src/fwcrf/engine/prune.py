@@ -201,7 +201,7 @@ def spread(x: Tensor, which: Tensor, labels: int) -> Tensor:
 def start(unary: Tensor, kept: Tensor) -> tuple[Tensor, Tensor]:
     """The columns ``kept`` of softmax(-unary) and of unary."""
     few, energies = (empty((*unary.shape[:-1], len(kept)), unary.dtype) for _ in range(2))
-    _core.lump_columns(None, _rows(unary), kept, 0.0, _rows(few), _rows(energies), _threads(unary))
+    _core.merge_labels(None, _rows(unary), kept, 0.0, _rows(few), _rows(energies), _threads(unary))
     return few, energies
 
 
@@ -215,14 +215,14 @@ def merge(x: Tensor | None, unary: Tensor, kept: Tensor, scale: float) -> tuple[
     few = None if x is None and scale == -1 else empty(shape, unary.dtype)
     energies = empty(shape, unary.dtype)
     given, found = (None if t is None else _rows(t) for t in (x, few))
-    _core.lump_columns(given, _rows(unary), kept, scale, found, _rows(energies), _threads(unary))
+    _core.merge_labels(given, _rows(unary), kept, scale, found, _rows(energies), _threads(unary))
     return few, energies
 
 
 def unmerge(few: Tensor, energies: Tensor, unary: Tensor, kept: Tensor, scale: float) -> Tensor:
     """The array with all columns of ``unary``: each merged label has its share of the last column."""
     out = empty(unary.shape, unary.dtype)
-    _core.unlump_columns(_rows(unary), kept, scale, _rows(few), _rows(energies), _rows(out), _threads(out))
+    _core.unmerge_labels(_rows(unary), kept, scale, _rows(few), _rows(energies), _rows(out), _threads(out))
     return out
 
 
@@ -231,7 +231,7 @@ class _Take(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, which: Tensor) -> Tensor:
         ctx.which, ctx.labels = which, x.shape[-1]
         out = empty((*x.shape[:-1], len(which)), x.dtype)
-        _core.take_columns(_rows(x), which, _rows(out), _threads(x))
+        _core.take_labels(_rows(x), which, _rows(out), _threads(x))
         return out
 
     @staticmethod
@@ -244,7 +244,7 @@ class _Spread(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, which: Tensor, labels: int) -> Tensor:
         ctx.which = which
         out = empty((*x.shape[:-1], labels), x.dtype)
-        _core.spread_columns(_rows(x), which, _rows(out), _threads(out))
+        _core.spread_labels(_rows(x), which, _rows(out), _threads(out))
         return out
 
     @staticmethod

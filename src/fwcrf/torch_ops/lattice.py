@@ -373,7 +373,7 @@ def symmetric_lattice(
     out, rows = empty(weight.shape, weight.dtype), weight.shape[-2:]
     shift, minus = empty_like(weight[..., 0], 2)
     given = weight.detach().contiguous().view(-1, *rows)
-    found = _core.normal(
+    found = _core.normalize(
         index.view(-1, *rows), given, order.view(-1, rows[0], 1), neighbors,
         factor.detach().contiguous().view(-1), exponent, tap, identity, out.view(-1, *rows),
         shift.view(-1, rows[0]), minus.view(-1, rows[0]), threads_for(32 * out.numel()),

@@ -119,7 +119,7 @@ def put_transposed_and_argmax(x: Tensor, out: Tensor, labels: Tensor) -> bool:
     if x.numel():
         n, length = x.shape[-2:]
         given = x.detach().contiguous().view(-1, n, length)
-        _core.transpose_and_largest(
+        _core.transpose_and_argmax(
             given, out.view(-1, length, n), labels.view(-1, n), threads_for(4 * x.numel())
         )
     return True
@@ -163,7 +163,7 @@ def argmax(x: Tensor) -> Tensor:
         return x.argmax(-1)
     out = empty(x.shape[:-1], torch.int64)
     rows = x.detach().contiguous().view(-1, x.shape[-1])
-    _core.largest_columns(rows, out.view(-1), threads_for(4 * x.numel()))
+    _core.argmax(rows, out.view(-1), threads_for(4 * x.numel()))
     return out
 
 
@@ -189,7 +189,7 @@ def _log(x: Tensor, a: float, b: float) -> Tensor:
     """log(a x + b), labels before pixels."""
     if x.dtype not in FLOATS or not untraced(x):
         return torch.log(a * x + b).mT.contiguous()
-    return _Log.apply(x, a, b) if differentiated(x) else _turned(_core.log_line, x, settings=(a, b))  # type: ignore[return-value]
+    return _Log.apply(x, a, b) if differentiated(x) else _turned(_core.transpose_log, x, settings=(a, b))  # type: ignore[return-value]
 
 
 def _turned(function: Callable[..., None], *inputs: Tensor, settings: tuple[float, float]) -> Tensor:
@@ -210,12 +210,12 @@ class _Log(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, a: float, b: float) -> Tensor:
         ctx.save_for_backward(x)
         ctx.settings = a, b
-        return _turned(_core.log_line, x, settings=ctx.settings)
+        return _turned(_core.transpose_log, x, settings=ctx.settings)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
         (x,) = ctx.saved_tensors
         if not torch.is_grad_enabled() and untraced(g):
-            return _turned(_core.log_line_derivative, g, x, settings=ctx.settings), None, None
+            return _turned(_core.transpose_log_derivative, g, x, settings=ctx.settings), None, None
         a, b = ctx.settings
         return a * g.mT / (a * x + b), None, None
