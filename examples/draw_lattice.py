@@ -12,7 +12,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from fwcrf.kernels import Exact, Lattice, lattice_torch
+from fwcrf.kernels import Exact, Lattice
+from fwcrf.torch_ops import lattice_torch
 
 
 def scattered(count: int = 160) -> Tensor:

@@ -237,7 +237,7 @@ class Problem:
         axes, channels = len(self.grid), self.image.channels or 1
         methods = [kernel.method for kernel in self.kernels]
         arrays = arrays_per_label(
-            run.solver, run.num_steps, methods, run.compatibility, labels, dtype, device
+            run.solver, run.num_steps, methods, run.compatibility, labels, dtype, device, run.rounding
         )
         each = [kernel.floats_per_point(axes, channels) for kernel in self.kernels]
         return (arrays * labels + sum(each)) * dtype.itemsize

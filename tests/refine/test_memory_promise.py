@@ -16,6 +16,8 @@ import fwcrf
 
 torch.set_num_threads(2)
 side, labels, settings = int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
+if settings.pop("adaptive", False):
+    settings["solver"] = fwcrf.solvers.get("l2fw", step=fwcrf.stepsizes.Adaptive())
 
 def given(side):
     scores = np.exp(2 * np.random.default_rng(0).standard_normal((side, side, labels), dtype=np.float32))
@@ -52,12 +54,17 @@ print(json.dumps([expected, (status("VmHWM") - before) / side**2]))
 
 NATIVE = {"solver": "pgd", "return_probabilities": True}
 NOT_NATIVE = {"solver": "fista", "return_probabilities": True}
+CASES = {
+    "native": (NATIVE, 192, 100),
+    "not native": (NOT_NATIVE, 256, 21),
+    "eigenvalues": ({"adaptive": True, "num_steps": 3}, 384, 21),
+    "line search": ({"solver": "convex-fw", "num_steps": 3}, 256, 21),
+    "descent": ({"rounding": "bcd", "num_steps": 3}, 192, 100),
+}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads and resets the peak in /proc")
-@pytest.mark.parametrize(
-    ("settings", "side", "labels"), [(NATIVE, 192, 100), (NOT_NATIVE, 256, 21)], ids=["native", "not native"]
-)
+@pytest.mark.parametrize(("settings", "side", "labels"), CASES.values(), ids=CASES)
 def test_the_peak_is_within_the_estimate_and_not_far_below(settings, side, labels):
     command = [sys.executable, "-c", MEASURED, str(side), str(labels), json.dumps(settings)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250)

@@ -95,10 +95,10 @@ def test_ordinary_scores_take_one_pass(form: str, kind: str) -> None:
     expected = (-logits if form == "logits" else -torch.log_softmax(logits, 0)).flatten(1).mT
     value = given if kind == "torch" else given.permute(1, 2, 0).numpy()
     scores = read_scores(value, 2, from_logits=form == "logits")
-    found = scores.unary(slice(None), scores.stored.whole)
+    found = scores.unary(slice(None), scores.located.whole)
     assert found is not None
     torch.testing.assert_close(found, expected)
-    torch.testing.assert_close(-scores.logits(slice(None), scores.stored.whole), expected)
+    torch.testing.assert_close(-scores.logits(slice(None), scores.located.whole), expected)
 
 
 @pytest.mark.parametrize("what", ["nan", "zero", "negative", "sums"])
@@ -106,7 +106,7 @@ def test_scores_with_something_to_say_take_more(what: str) -> None:
     p = torch.softmax(torch.randn(4, 6, 7), 0)
     p[1, 2, 3] = {"nan": torch.nan, "zero": 0.0, "negative": -0.1, "sums": 0.7}[what]
     scores = read_scores(p, 2)
-    assert scores.unary(slice(None), scores.stored.whole) is None
+    assert scores.unary(slice(None), scores.located.whole) is None
 
 
 def test_an_array_of_the_users_is_not_changed() -> None:

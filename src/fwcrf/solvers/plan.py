@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -23,12 +24,13 @@ from fwcrf.solvers.admm import ADMM
 from fwcrf.solvers.frank_wolfe import FrankWolfe, regularized
 from fwcrf.solvers.mirror_descent import EntropicDescent, ProjectedGradient, ProximalGradient
 from fwcrf.solvers.solver import Solver
-from fwcrf.stepsizes import Constant, Schedule, Stepsize
+from fwcrf.stepsizes import Adaptive, Constant, Schedule, Stepsize
 
 __all__ = ["Plan", "Refusal", "arrays_per_label", "as_updates", "plan"]
 
-# Arrays of the size of the scores that are alive at the peak of a run, measured: native, and generic.
-_NATIVE_ARRAYS, _GENERIC_ARRAYS = 7, 13
+# Arrays of the size of the scores that are alive at the peak of a run, measured: native; generic; a step rule
+# that looks at x, with eigenvalues for Adaptive; an oracle that is a minimisation; descent to labels.
+NATIVE_ARRAYS, GENERIC_ARRAYS, _SEARCH, _ADAPTIVE, _NESTED, _DESCENT = 7, 13, 23, 37, 28, 18
 
 
 @dataclass(frozen=True)
@@ -73,14 +75,25 @@ def arrays_per_label(
     labels: int,
     dtype: torch.dtype,
     device: torch.device,
+    rounding: object = "nearest",
 ) -> int:
     """The number of arrays of the size of the scores that a run without gradients takes at its peak."""
+    least = 0 if rounding == "nearest" else _DESCENT
     updates = as_updates(solver, num_steps)
     if isinstance(updates, Refusal) or device.type != "cpu" or any(u.lean != 0 or u.dual for u in updates):
-        return _GENERIC_ARRAYS
+        return max(least, _generic_arrays(solver))
     potts = isinstance(compatibility, int | float | Potts)
     refusal = refuse_methods(methods) or refuse_task(Task(labels, dtype, potts, updates))
-    return _NATIVE_ARRAYS if refusal is None else _GENERIC_ARRAYS
+    return max(least, NATIVE_ARRAYS if refusal is None else _generic_arrays(solver))
+
+
+def _generic_arrays(solver: Solver) -> int:
+    rule = getattr(solver, "stepsize", None)
+    if isinstance(rule, Adaptive):
+        return _ADAPTIVE
+    if isinstance(getattr(solver, "split", None), partial):
+        return _NESTED
+    return GENERIC_ARRAYS if rule is None or isinstance(rule, Schedule) else _SEARCH
 
 
 def as_updates(solver: Solver, num_steps: int) -> list[Update] | Refusal:

@@ -94,7 +94,7 @@ print(kills, files)
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_killed_at_any_moment(tmp_path):
-    script = textwrap.dedent(SCRIPT).replace("{paths!r}", repr([str(HERE), str(HERE.parent)]))
+    script = textwrap.dedent(SCRIPT).replace("{paths!r}", repr([str(HERE), str(HERE.parents[1])]))
     done = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path)],
         capture_output=True, text=True, timeout=250, env={**os.environ, "OMP_NUM_THREADS": "1"},

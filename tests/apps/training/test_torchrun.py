@@ -49,7 +49,7 @@ def test_two_processes_are_one_with_the_doubled_batch(tmp_path, num_threads):
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    paths = [str(HERE), str(HERE.parent)]
+    paths = [str(HERE), str(HERE.parents[1])]
     run = subprocess.Popen(
         [*command, str(tmp_path / "script.py"), str(tmp_path), *paths],
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment,

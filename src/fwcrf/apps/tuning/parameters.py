@@ -22,7 +22,7 @@ def parameters(settings: Settings) -> dict[str, float]:
     if isinstance(weight, int | float):
         found["lambda"] = float(weight)
     for prefix, kernel in _kernels(settings.kernels).items():
-        for name in reversed(KERNELS[kernel["kind"]]):
+        for name in ("weight", *KERNELS[kernel["kind"]][:-1]):
             value = kernel.get(name, 1.0 if name == "weight" else None)
             if isinstance(value, int | float) and value > 0:
                 found[f"{prefix}.{name}"] = float(value)
