@@ -40,7 +40,7 @@ from fwcrf.solvers.plan import arrays_per_label
 from fwcrf.torch_ops.native import check_finite
 from fwcrf.torch_ops.simplex import softmax
 
-log = logging.getLogger("fwcrf")
+log: logging.Logger = logging.getLogger("fwcrf")
 
 # Bytes within which an image is solved as a whole, unless the user sets memory=.
 MEMORY = 4 << 30

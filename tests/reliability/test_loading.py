@@ -128,7 +128,7 @@ def test_a_hostile_checkpoint_stops_training(tmp_path, fwcrf_command):
 
 
 # Where processes of one run talk to each other, and nothing comes from a file.
-OWN_PROCESSES = {"batch/on_ray.py"}
+OWN_PROCESSES = {"apps/batch/on_ray.py"}
 
 
 def test_no_call_that_could_run_what_it_reads():

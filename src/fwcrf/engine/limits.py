@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from fwcrf.kernels.separable import Separable
 from fwcrf.torch_ops.native import transformed
 
 Terms = Sequence[tuple[Operator, Compatibility]]
-MODELS = {torch.float32: _core.ModelF32, torch.float64: _core.ModelF64}
+MODELS: dict[torch.dtype, Any] = {torch.float32: _core.ModelF32, torch.float64: _core.ModelF64}
 MAX_TERMS = 8
 MAX_AXES = 8
 

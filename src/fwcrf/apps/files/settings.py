@@ -29,7 +29,7 @@ from fwcrf.apps.files.safe_yaml import LARGEST, load_yaml
 from fwcrf.optional import needed
 
 # The fields of each kind of kernel, the weight last; ``fwcrf.kernels`` would import torch.
-KERNELS = {"bilateral": ("xy", "color", "weight"), "spatial": ("xy", "weight")}
+KERNELS: dict[str, tuple[str, ...]] = {"bilateral": ("xy", "color", "weight"), "spatial": ("xy", "weight")}
 
 
 @dataclass(frozen=True)
