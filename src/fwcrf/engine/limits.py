@@ -52,13 +52,10 @@ class Task(NamedTuple):
 def refuse_task(task: Task) -> Refusal | None:
     """A refusal of the number of labels or of the updates; None if the engine takes the task."""
     duals = any(u.lean != 0 or u.dual for u in task.updates)
-    if task.labels > (most := MODELS[task.dtype].most_labels()) and (
-        cause := "gradients"
-        if task.gradients
-        else "dual variables"
-        if duals
-        else not task.potts and "matrices"
-    ):
+    most = MODELS[task.dtype].most_labels()
+    limited = {"gradients": task.gradients, "dual variables": duals, "matrices": not task.potts}
+    if task.labels > most and any(limited.values()):
+        cause = next(name for name, present in limited.items() if present)
         return Refusal(f"{task.labels} labels with {cause}; the engine takes up to {most} then")
     if not task.gradients:
         return None
@@ -101,9 +98,8 @@ def refuse_parts(parts: Sequence[Part]) -> Refusal | None:
     """A refusal of the kernels of a model; None if the engine takes them all."""
     if torch.compiler.is_compiling():
         return Refusal("torch is tracing the code")
-    if refusal := refuse_methods([p.method for p in parts]) or next(
-        filter(None, map(_refuse_part, parts)), None
-    ):
+    refusals = [refuse_methods([p.method for p in parts]), *map(_refuse_part, parts)]
+    if refusal := next(filter(None, refusals), None):
         return refusal
     if len({p.example.dtype for p in parts}) > 1 or parts[0].example.dtype not in MODELS:
         return Refusal("the kernels have different dtypes; the engine takes float32 or float64 for all")

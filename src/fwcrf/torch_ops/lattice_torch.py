@@ -102,7 +102,7 @@ def build(
     return index.view(batch, n, corners).int(), weight, pack_order(order), neighbors
 
 
-def _pack(fields: Tensor, sizes: Sequence[int], known: Tensor | None = None) -> list[Tensor]:
+def _pack(fields: Tensor, sizes: Sequence[int]) -> list[Tensor]:
     """Columns of bounded integers, packed into few int64 columns."""
     words, word, room = [], torch.zeros_like(fields[:, 0]), 1
     for column, size in zip(fields.unbind(-1), sizes, strict=True):
