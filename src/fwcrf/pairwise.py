@@ -53,6 +53,10 @@ class Pairwise(ABC):
         """P x + u."""
         return self(x) + unary
 
+    def check(self, x: Tensor) -> None:
+        """Refuse points with another number of labels than P has."""
+        return None
+
     def engine(self) -> Model | Refusal:
         """The native model of P, or the reason why there is none."""
         return Refusal(f"{type(self).__name__} is applied one step at a time")
@@ -97,6 +101,10 @@ class Dense(Pairwise):
     def engine(self) -> Model | Refusal:
         return Refusal("torch is tracing the code") if torch.compiler.is_compiling() else self._model
 
+    def check(self, x: Tensor) -> None:
+        for part in self._parts():
+            part.check(x)
+
     @abstractmethod
     def _term_by_term(self, x: Tensor) -> Tensor: ...
 
@@ -108,8 +116,7 @@ class Dense(Pairwise):
         model = self.engine()
         if isinstance(model, Refusal):
             return None
-        for part in self._parts():
-            part.check(x)  # type: ignore[attr-defined]
+        self.check(x)
         return model if model.refuse(x, unary) is None else None
 
     @cached_property

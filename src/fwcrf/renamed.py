@@ -15,6 +15,7 @@ RENAMED = {
     "fwcrf.scores": "fwcrf.inputs.scores",
     "fwcrf.simplex": "fwcrf.torch_ops.simplex",
     "fwcrf.tiles": "fwcrf.inputs.tiles",
+    "fwcrf.kernels.gaussians": "fwcrf.kernels.kernel",
     "fwcrf.graphs.uai": "fwcrf.apps.files.uai",
     "fwcrf.graphs.uai_text": "fwcrf.apps.files.uai_text",
     "fwcrf.files.needs": "fwcrf.optional",

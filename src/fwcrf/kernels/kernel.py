@@ -7,8 +7,9 @@ image or of a window of it, points that lie on no grid, or feature vectors. A ne
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -239,42 +240,66 @@ class Gaussian(Kernel):
 
 @dataclass(frozen=True)
 class Foreign(Kernel):
-    """An object of the user that has only a ``weight`` and ``operator(image)``, as a ``Kernel``."""
+    """A kernel of the user's own whose ``operator(image)`` is its definition; everything else is optional."""
 
     kernel: Any
     method: str = "foreign"
-    normalization: Normalization = "none"
 
     @property
     def weight(self) -> Weight:  # type: ignore[override]
         return self.kernel.weight
 
+    @property
+    def normalization(self) -> Normalization:  # type: ignore[override]
+        return getattr(self.kernel, "normalization", "none")
+
     def features(self, domain: Domain) -> Tensor:
-        raise TypeError(
-            f"kernel {self.kernel!r} has no features; expected a subclass of fwcrf.kernels.Kernel."
-        )
+        raise TypeError(f"kernel {self.kernel!r} has no features; expected a fwcrf.kernels.Kernel.")
 
     def num_features(self, axes: int, channels: int) -> int:
         return axes + channels
 
+    def floats_per_point(self, axes: int, channels: int) -> int:
+        return 26 * (axes + channels + 1)  # as a lattice, which takes most
+
+    def bandwidths(self) -> dict[str, Bandwidth]:
+        return {name: getattr(self.kernel, name) for name in ("xy", "color") if hasattr(self.kernel, name)}
+
+    def with_bandwidths(self, fields: Mapping[str, Bandwidth]) -> Foreign:
+        return Foreign(replace(self.kernel, **fields)) if fields else self
+
     def _operator(self, domain: Domain, normalization: Normalization) -> Operator:
+        kernel = self.kernel
         if domain.grid is None or domain.values is None:
             raise TypeError(
-                f"kernel {self.kernel!r} is for images; expected a subclass of fwcrf.kernels.Kernel, such as "
+                f"kernel {kernel!r} is for images; expected a subclass of fwcrf.kernels.Kernel, such as "
                 "Spatial, Bilateral or Gaussian."
             )
-        return self.kernel.operator(domain.values.mT.unflatten(-1, domain.grid))
+        if normalization != self.normalization:
+            kernel = replace(kernel, normalization=normalization)
+        if isinstance(kernel, Gaussian):
+            return kernel.operator(domain.values)
+        taken = inspect.signature(kernel.operator).parameters
+        every = any(p.kind is p.VAR_KEYWORD for p in taken.values())
+        layout = {"spatial_dims": len(domain.grid), "origin": domain.origin}
+        settings = {name: value for name, value in layout.items() if every or name in taken}
+        return kernel.operator(domain.values.mT.unflatten(-1, domain.grid), **settings)
 
 
-# The kernels in settings files, the command line and the demo page, by name.
+# Kernels that settings, the command line and the page offer, by name.
 KERNELS: dict[str, type[Kernel]] = {"spatial": Spatial, "bilateral": Bilateral}
 
 
 def read_kernels(kernels: Any) -> tuple[Kernel, ...]:
     """The kernels that a user passes, each as a ``Kernel``."""
-    if isinstance(kernels, Kernel) or not isinstance(kernels, Sequence):
+    if isinstance(kernels, Kernel) or not isinstance(kernels, Iterable):
         raise TypeError(f"kernels is {kernels!r}; expected a sequence of kernels, for example [Bilateral()].")
-    return tuple(k if isinstance(k, Kernel) else Foreign(k) for k in kernels)
+    return tuple(kernel if _is_ours(kernel) else Foreign(kernel) for kernel in kernels)
+
+
+def _is_ours(kernel: Any) -> bool:
+    """True if ``features`` and not a user's ``operator`` defines the kernel."""
+    return isinstance(kernel, Kernel) and type(kernel).operator in (Kernel.operator, Gaussian.operator)
 
 
 def gaussian(features: Tensor, method: str, normalization: Normalization) -> Operator:

@@ -63,6 +63,7 @@ def plan(
     model = f.pairwise.engine()
     if isinstance(model, Refusal):
         return model
+    f.pairwise.check(f.unary)
     refusal = model.refuse(f.unary if x0 is None else x0, f.unary, updates)
     return Plan(model, updates) if refusal is None else refusal
 
