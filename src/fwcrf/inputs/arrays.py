@@ -328,9 +328,13 @@ def _cause(image: Located, scores: Located) -> str | None:
     if image.channel_axis is not None and tuple(image.array.shape) == (scores.batch, *scores.grid):
         return "The image seems to have no channel axis: pass channel_axis=None."
     moved_image, moved_scores = _with_channels_elsewhere(image), _with_channels_elsewhere(scores)
-    both = moved_image is not None and moved_scores is not None
-    # An image has fewer channels than rows: otherwise its channels are where they should be.
-    if both and moved_image.grid == moved_scores.grid and (moved_image.channels or 0) < (image.channels or 0):
+    if (
+        moved_image is not None
+        and moved_scores is not None
+        and moved_image.grid == moved_scores.grid
+        # An image has fewer channels than rows; else its channels are in the right place already.
+        and (moved_image.channels or 0) < (image.channels or 0)
+    ):
         if image.is_torch or scores.is_torch:
             return f"Torch tensors have their channels before the grid: permute both, as in {_move(image)}."
         place = "first" if moved_image.channel_axis == 0 else f"at axis {moved_image.channel_axis}"

@@ -60,10 +60,10 @@ def plan(
     updates = as_updates(solver, num_steps)
     if isinstance(updates, Refusal):
         return updates
+    f.pairwise.check(f.unary)
     model = f.pairwise.engine()
     if isinstance(model, Refusal):
         return model
-    f.pairwise.check(f.unary)
     refusal = model.refuse(f.unary if x0 is None else x0, f.unary, updates)
     return Plan(model, updates) if refusal is None else refusal
 
