@@ -54,20 +54,22 @@ print(json.dumps([expected, (status("VmHWM") - before) / side**2]))
 
 NATIVE = {"solver": "pgd", "return_probabilities": True}
 NOT_NATIVE = {"solver": "fista", "return_probabilities": True}
+# Settings, side of the image, labels, and the most that the estimate may be above the peak, as a factor: searches
+# take different memory from run to run and from step to step.
 CASES = {
-    "native": (NATIVE, 192, 100),
-    "not native": (NOT_NATIVE, 256, 21),
-    "eigenvalues": ({"adaptive": True, "num_steps": 3}, 384, 21),
-    "line search": ({"solver": "convex-fw", "num_steps": 3}, 256, 21),
-    "descent": ({"rounding": "bcd", "num_steps": 3}, 192, 100),
+    "native": (NATIVE, 192, 100, 2.5),
+    "not native": (NOT_NATIVE, 256, 21, 2.5),
+    "eigenvalues": ({"adaptive": True, "num_steps": 3}, 384, 21, 5),
+    "line search": ({"solver": "convex-fw", "num_steps": 3}, 256, 21, 3),
+    "descent": ({"rounding": "bcd", "num_steps": 3}, 192, 100, 4),
 }
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads and resets the peak in /proc")
-@pytest.mark.parametrize(("settings", "side", "labels"), CASES.values(), ids=CASES)
-def test_the_peak_is_within_the_estimate_and_not_far_below(settings, side, labels):
+@pytest.mark.parametrize(("settings", "side", "labels", "most"), CASES.values(), ids=CASES)
+def test_the_peak_is_within_the_estimate_and_not_far_below(settings, side, labels, most):
     command = [sys.executable, "-c", MEASURED, str(side), str(labels), json.dumps(settings)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=250)
     assert done.returncode == 0, done.stderr
     estimated, peak = json.loads(done.stdout)
-    assert peak <= estimated <= 2.5 * peak
+    assert peak <= estimated <= most * peak
