@@ -54,8 +54,8 @@ print(json.dumps([expected, (status("VmHWM") - before) / side**2]))
 
 NATIVE = {"solver": "pgd", "return_probabilities": True}
 NOT_NATIVE = {"solver": "fista", "return_probabilities": True}
-# Settings, side of the image, labels, and the most that the estimate may be above the peak, as a factor: searches
-# take different memory from run to run and from step to step.
+# Settings, side of the image, labels, and the largest factor of the estimate over the peak: searches take
+# different memory from run to run and from step to step.
 CASES = {
     "native": (NATIVE, 192, 100, 2.5),
     "not native": (NOT_NATIVE, 256, 21, 2.5),
