@@ -10,6 +10,9 @@ export OMP_WAIT_POLICY ?= passive
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+# The locks have the hashes of all files but torch's. They hold for Python 3.11; for others, versions without hashes.
+HASHED := $(BIN)/python -m pip install --quiet --no-deps --require-hashes --no-build-isolation
+IS_LOCKED = $(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'
 EDITABLE := --no-build-isolation --config-settings=build-dir=build/{wheel_tag} \
 	--config-settings=cmake.define.FWCRF_CHECK_ISA=ON --editable
 # Tests and benchmarks compare with them; the benchmarks also with the second list.
@@ -18,7 +21,7 @@ TIMED_PEERS := crfseg tqdm
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test browser check bench experiments bench-inference bench-joint docs clean reliability fuzz mutants sanitize snapshot wheel-test
+.PHONY: help demo test browser check bench experiments bench-inference bench-joint docs clean reliability fuzz agree mutants sanitize snapshot wheel-test lock
 
 help: ## list the targets
 	@awk -F ': .*## ' '/^[a-z-]+: .*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -63,7 +66,10 @@ reliability: $(VENV)/.package ## long runs: threads, memory, kills, bits
 fuzz: $(VENV)/.package ## a million random cases, a part of them guided by coverage
 	$(INSTALL) atheris || echo "atheris could not be installed; no case will be guided by coverage"
 	$(BIN)/python tests/reliability/fuzz_all.py $(ARGS)
-	PYTHON=$(BIN)/python tests/reliability/fuzz_native.sh build/fuzzer
+	PATH=$(CURDIR)/$(BIN):$$PATH PYTHON=$(BIN)/python tests/reliability/fuzz_native.sh build/fuzzer
+
+agree: $(VENV)/.package $(VENV)/.peers ## five million cases of paths that must agree (days; continues where it was stopped)
+	$(BIN)/python tests/reliability/agree.py $(ARGS)
 
 mutants: $(VENV)/.package ## small errors in the code, each of which some test must find (ARGS=--all for all)
 	$(BIN)/python tests/mutants.py $(ARGS)
@@ -74,10 +80,10 @@ SANITIZED := build/sanitize
 ASAN_LIBRARIES = $(shell $(CXX) -print-file-name=libasan.so):$(shell $(CXX) -print-file-name=libubsan.so):$(shell $(CXX) -print-file-name=libstdc++.so)
 sanitize: $(VENV)/.package ## the native core under address and undefined-behaviour sanitizers
 	mkdir -p build
-	cmake -S . -B $(SANITIZED) -G Ninja -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
+	$(BIN)/cmake -S . -B $(SANITIZED) -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DPython_EXECUTABLE=$(CURDIR)/$(BIN)/python \
 		-DFWCRF_SANITIZE=address,undefined -DFWCRF_DRIVER=ON -DCMAKE_BUILD_TYPE=RelWithDebInfo \
 		'-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1' >$(SANITIZED).log
-	cmake --build $(SANITIZED)
+	$(BIN)/cmake --build $(SANITIZED)
 	PYTHON=$(BIN)/python PRELOAD=$(ASAN_LIBRARIES) tests/reliability/sanitize.sh $(SANITIZED) $(ARGS)
 
 snapshot: $(VENV)/.package ## write tests/api_snapshot.txt anew
@@ -86,29 +92,39 @@ snapshot: $(VENV)/.package ## write tests/api_snapshot.txt anew
 wheel-test: $(VENV)/.base ## build, install and test the wheel in environments of its own
 	PYTHON=$(BIN)/python tests/reliability/wheel_test.sh $(ARGS)
 
+lock: ## write locks/ anew: the hashes of the versions in constraints.txt (needs Python 3.11)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python .ci/lock.py
+
 clean: ## remove everything the other targets made, .venv included
 	rm -rf $(VENV) build dist site demo-output experiments-output test-artefacts .hypothesis .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# torch comes first and pinned, so that nothing else decides which build of it is installed.
-$(VENV)/.base: constraints.txt
+# torch is pinned, and installed before anything that could choose another build of it: the lock is installed without
+# dependencies, and constraints.txt after torch.
+$(VENV)/.base: constraints.txt locks/develop.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@if $(IS_LOCKED); then \
+		echo "installing locks/develop.txt, hashes checked"; \
+		$(HASHED) --requirement locks/develop.txt; \
+	else \
+		echo "the locks are for Python 3.11: installing the versions of constraints.txt, hashes not checked"; \
+	fi
 	$(INSTALL) torch
-	$(INSTALL) scikit-build-core nanobind
-	command -v cmake >/dev/null || $(INSTALL) cmake
-	command -v ninja >/dev/null || $(INSTALL) ninja
+	@$(IS_LOCKED) || $(INSTALL) scikit-build-core nanobind cmake ninja
 	@touch $@
 
+# The lock has the dependencies of all extras but gpu.
 $(VENV)/.package: $(VENV)/.base pyproject.toml CMakeLists.txt $(wildcard cmake/* csrc/*/*)
-	$(INSTALL) $(EDITABLE) '.[images,test]'
+	if $(IS_LOCKED); then $(INSTALL) --no-deps $(EDITABLE) .; else $(INSTALL) $(EDITABLE) '.[test]'; fi
 	@touch $@
 
 $(VENV)/.check: pyproject.toml constraints.txt | $(VENV)/.package
-	$(INSTALL) $(EDITABLE) '.[dev]'
+	$(IS_LOCKED) || $(INSTALL) $(EDITABLE) '.[dev]'
 	@touch $@
 
 $(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/.package
-	$(INSTALL) $(EDITABLE) '.[docs]'
+	$(IS_LOCKED) || $(INSTALL) $(EDITABLE) '.[docs]'
 	@touch $@
 
 # Peers are optional: tests are skipped and benchmarks leave out a peer that cannot be installed. Their dependencies
@@ -116,8 +132,9 @@ $(VENV)/.docs: pyproject.toml constraints.txt | $(VENV)/.package
 define install_peers
 	@for peer in $(1); do \
 		echo "installing $$peer for comparison"; \
-		PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
-			$(INSTALL) --no-deps $$peer >$(VENV)/$$peer.log 2>&1 \
+		if $(IS_LOCKED); then $(HASHED) --requirement locks/$$peer.txt; else \
+			PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt $(INSTALL) --no-deps $$peer; \
+		fi >$(VENV)/$$peer.log 2>&1 \
 			|| echo "$$peer could not be installed: nothing is compared with it (see $(VENV)/$$peer.log)"; \
 	done
 	@touch $@

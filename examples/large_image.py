@@ -54,7 +54,7 @@ def rough_scores(path: Path, image: np.ndarray) -> np.ndarray:
         strip = image[top : top + BLOCK].mean((0, 2))
         blocks = strip[: size // BLOCK * BLOCK].reshape(-1, BLOCK).mean(1).repeat(BLOCK)
         blocks = np.pad(blocks, (0, size - len(blocks)), mode="edge")
-        p = np.exp(-((blocks[:, None] - levels) ** 2) / (2 * 40.0**2)) + 0.01
+        p = np.exp(-((blocks[:, None] - levels) ** 2) / (2 * 40.0**2)) + 0.1
         scores[top : top + BLOCK] = p / p.sum(-1, keepdims=True)
     return scores
 

@@ -11,14 +11,38 @@ from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
-from refine_photograph import PALETTE, rough_logits
 from skimage import data
 
 import fwcrf
 from fwcrf.kernels import Bilateral, Spatial
 
+PALETTE = np.array(
+    [[27, 84, 140], [240, 190, 60], [190, 60, 50], [90, 160, 90], [230, 230, 220], [120, 80, 140]], np.uint8
+)
 CAPTION = 22
 WIDTH = 236
+
+
+def colour_clusters(colours: np.ndarray, count: int, rounds: int = 20) -> np.ndarray:
+    """Centres of k-means; the initial centres are spread over the range of brightness."""
+    start = np.argsort(colours.sum(-1))[np.linspace(0, len(colours) - 1, count).astype(int)]
+    centres = colours[start]
+    for _ in range(rounds):
+        nearest = ((colours[:, None] - centres) ** 2).sum(-1).argmin(-1)
+        centres = np.stack([colours[nearest == k].mean(0) for k in range(count)])
+    return centres
+
+
+def rough_logits(image: np.ndarray, count: int, block: int = 12) -> np.ndarray:
+    """Scores (H, W, count) of a colour model on blocks of pixels."""
+    height, width = image.shape[:2]
+    small = Image.fromarray(image).resize((width // block, height // block), Image.Resampling.BOX)
+    colours = np.asarray(small, np.float64).reshape(-1, 3)
+    distance = ((colours[:, None] - colour_clusters(colours, count)) ** 2).sum(-1)
+    scores = (-distance / (2 * 50.0**2)).reshape(small.height, small.width, count)
+    rows = np.arange(height) * small.height // height
+    columns = np.arange(width) * small.width // width
+    return scores[rows][:, columns].astype(np.float32)
 
 
 def scene() -> tuple[np.ndarray, np.ndarray]:

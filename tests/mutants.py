@@ -36,6 +36,7 @@ TESTED_BY = {
     "engine/prune.py": ["tests/engine/test_updates.py", "-k", "labels and not registers"],
     "engine/limits.py": ["tests/solvers/test_plan.py", "tests/engine/test_model.py"],
     "solvers/plan.py": ["tests/solvers/test_plan.py"],
+    "apps/experiments/verdict.py": ["tests/apps/experiments/test_verdict.py"],
     "kernels/calibration.py": ["tests/kernels/test_fitting.py", "tests/kernels/test_lattice_accuracy.py"],
 }
 

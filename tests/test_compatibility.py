@@ -31,7 +31,7 @@ def test_weighted_applies_its_matrix(value, weight):
 
 
 def test_potts_is_the_penalty_for_differing():
-    assert_close(compatibility(2.0, 3).matrix(3), 2.0 * (1 - torch.eye(3)))
+    assert_close(compatibility(2.0, 3).matrix(3), 2.0 * (1 - torch.eye(3, dtype=torch.float64)))
 
 
 def test_full_is_symmetrised():

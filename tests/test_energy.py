@@ -191,3 +191,10 @@ def test_a_step_down_the_gradient_never_leads_to_forbidden_labels(a):
     grad[0, 2, 1] = torch.inf
     expected[0, 2, 1] = -torch.inf
     assert_close(descend(x, a, grad), expected)
+
+
+def test_smoothness_of_a_model_with_forbidden_labels():
+    P, u = dense([Exact(random(N, 2))], L, compat=random(L, L, seed=1)), random(N, L)
+    expected = Energy(P, u).smoothness
+    u[0, 0] = torch.inf
+    assert_close(Energy(P, u).smoothness, expected)

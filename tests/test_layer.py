@@ -75,7 +75,7 @@ def test_features_of_ones_own_are_the_channels_of_the_image():
     feature_map = image(2, channels=4)
     layer = crf(kernels=[Gaussian(weight=2.0)], num_steps=2)
     E = layer.energy(feature_map, logits(2))
-    K = Gaussian().operator(feature_map.flatten(2).mT.contiguous())
+    K = Gaussian(method="lattice").operator(feature_map.flatten(2).mT.contiguous())
     x = normal(2, 20, L)
     M = 1 - torch.eye(L).double()
     torch.testing.assert_close(E.pairwise(x), 2 * K.without_self_edges()(x) @ M)
@@ -282,7 +282,8 @@ def test_noise_is_of_the_size_asked_for_and_seeded_by_torch():
 def test_negative_identity_differs_from_potts_by_a_constant_per_pixel():
     photo, z = image(2), logits(2)
     potts, other = crf(compatibility=2.0), crf(compatibility=2.0, init="negative-identity")
-    assert torch.equal(other.energy(photo, z).pairwise.terms[0].compat.matrix(L), -1.6 * torch.eye(L))
+    matrix = other.energy(photo, z).pairwise.terms[0].compat.matrix(L)
+    assert torch.equal(matrix, -1.6 * torch.eye(L, dtype=torch.float64))
     torch.testing.assert_close(potts(photo, z), other(photo, z))
 
 
@@ -427,6 +428,9 @@ REFUSED = {
     "lambda of a solver without": (
         lambda: DenseCRF(3, solver="pgd", learnable=("lambda",)), ValueError, "'lambda'.*which has none"
     ),
+    "lambda of a solver with one per step": (
+        lambda: DenseCRF(3, solver="anneal-fw", learnable=("lambda",)), ValueError, "'lambda'.*step to step"
+    ),
     "steps of a line search": (
         lambda: DenseCRF(3, solver="convex-fw", learnable=("steps",)), ValueError, "'steps'.*on k alone"
     ),
@@ -469,3 +473,15 @@ def test_forbidden_and_forced_labels_keep_finite_gradients():
     answer.exp().square().sum().backward()
     for p in (z, *layer.parameters()):
         assert torch.isfinite(p.grad).all()
+
+
+@pytest.mark.parametrize("solver", ["lp-meshi", "lp-trw", solvers.get("lp-bethe")])
+def test_solvers_of_graphs_are_refused(solver):
+    with pytest.raises(ValueError, match=r"sparse graph; expected one of mf, .*SparseMRF"):
+        DenseCRF(3, solver=solver)
+
+
+def test_learned_steps_need_gradients_of_the_steps():
+    with pytest.raises(ValueError, match=r"expected gradient='unrolled'.*fixed point"):
+        DenseCRF(3, learnable=("steps",), gradient="implicit")
+    assert DenseCRF(3, learnable=("steps",), gradient="checkpoint").raw_steps.requires_grad

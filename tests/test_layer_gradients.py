@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 import torch
-from crfs import GRID, L, crf, image, logits
+from crfs import GRID, L, crf, image, logits, quotients, slopes, verdict
 from helpers import normal
 
 import fwcrf
@@ -123,6 +123,68 @@ def test_binary(labels):
     apply, values = as_function(layer)
     photo, z = image(), logits(labels=labels).requires_grad_()
     assert gradcheck(lambda z, *v: apply(photo, z, *v), (z, *values))
+
+
+# --- L_f, the largest eigenvalue of P ---------------------------------------------------------------
+
+LEARNED_MATRICES = {
+    "weights per label": {"learnable": ("weights", "bandwidths"), "weights": "label"},
+    "full": {"learnable": ("weights", "compatibility", "bandwidths"), "weights": "full", "noise": 0.3},
+    "repulsive": {"learnable": ("weights", "bandwidths"), "compatibility": -1.0},
+    "potts": {"learnable": ("compatibility", "weights", "bandwidths")},
+}
+USERS_OF_L = {
+    "cmf1": "cmf1",
+    "cmf2": "cmf2",
+    "cccp-qp2": "cccp-qp2",
+    "adaptive": solvers.get("efw", step=fwcrf.stepsizes.Adaptive()),
+    "adaptive cmf1": solvers.get("cmf1", step=fwcrf.stepsizes.Adaptive()),
+}
+
+
+# Not "adaptive" with "potts": its eigenvalue is a multiple one, a kink in the compatibility.
+THROUGH_L = [
+    *((solver, kind) for solver in ("cmf1", "cccp-qp2") for kind in LEARNED_MATRICES),
+    *(("adaptive", kind) for kind in ("weights per label", "full", "repulsive")),
+    *((solver, "full") for solver in ("cmf2", "adaptive cmf1")),
+]
+
+
+@pytest.mark.parametrize(("solver", "kind"), THROUGH_L)
+def test_gradients_through_the_largest_eigenvalue(solver, kind):
+    """A and the adaptive step depend on L_f, and so on every parameter of P."""
+    torch.manual_seed(0)
+    layer = crf(solver=USERS_OF_L[solver], method="exact", num_steps=3, **LEARNED_MATRICES[kind])
+    with torch.no_grad():
+        if kind == "weights per label":  # different ones: equal weights make it a multiple eigenvalue
+            layer.weights.mul_(torch.linspace(0.6, 1.4, layer.weights.numel()).view_as(layer.weights))
+    expected = quotients(layer, image(), logits())
+    for name, slope in slopes(layer, image(), logits()).items():
+        assert verdict(slope, expected[name]) == "right", name
+
+
+def test_the_largest_eigenvalue_is_the_same_with_and_without_gradients():
+    layer = crf(solver="cmf1", learnable=("weights",), weights="full", noise=0.3)
+    with torch.no_grad():
+        alone = layer(image(), logits())
+    torch.testing.assert_close(layer(image(), logits()).detach(), alone, rtol=1e-12, atol=1e-12)
+
+
+def test_the_largest_eigenvalue_has_first_derivatives_only():
+    layer = crf(solver="cmf1", learnable=("weights",), weights="full", noise=0.3)
+    with pytest.raises(RuntimeError, match=r"largest eigenvalue.*first derivatives only"):
+        torch.autograd.grad(layer(image(), logits()).exp().square().sum(), layer.weights, create_graph=True)
+
+
+def test_an_eigenvalue_that_has_not_converged_gives_a_warning(monkeypatch):
+    few = partial(fwcrf.spectrum.largest_eigenvalue, max_steps=3)
+    monkeypatch.setattr(fwcrf.energy, "largest_eigenvalue", few)
+    layer = crf(solver="cmf1", learnable=("weights",), weights="full", noise=0.3)
+    with pytest.warns(UserWarning, match="after 3 steps of Lanczos"):
+        layer(image(), logits())
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        layer(image(), logits())
 
 
 # --- one way against another ----------------------------------------------------------------------
@@ -274,8 +336,10 @@ def kept_by(layer: DenseCRF) -> int:
     return sum(kept.values())
 
 
-@pytest.mark.parametrize("gradient", ["checkpoint", "implicit"])
-def test_memory_does_not_grow_with_the_number_of_steps(gradient):
+@pytest.mark.parametrize(("gradient", "iterates"), [("checkpoint", 6), ("implicit", 0)])
+def test_memory_grows_with_the_square_root_of_the_steps_or_not_at_all(gradient, iterates):
+    """From 4 to 64 steps a checkpoint keeps 8 iterates instead of 2: tests/test_checkpoint_memory.py."""
+
     def of(num_steps, gradient):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -283,7 +347,7 @@ def test_memory_does_not_grow_with_the_number_of_steps(gradient):
 
     iterate = 24 * 24 * L * 4
     assert of(64, "unrolled") - of(4, "unrolled") >= 60 * iterate
-    assert of(64, gradient) - of(4, gradient) < iterate
+    assert of(64, gradient) - of(4, gradient) < (iterates + 1) * iterate
 
 
 # --- stability ------------------------------------------------------------------------------------

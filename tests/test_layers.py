@@ -32,12 +32,14 @@ UNITS = """
     regularizers stepsizes rounding
     solvers
     lp graphs
+    presets
     theory gradients losses layer
-    refinement points
+    changed arguments refinement points
     pydensecrf
     __init__
-    apps apps.files apps.models apps.data apps.batch apps.evaluation apps.tuning apps.training
+    apps apps.files apps.models apps.data examples apps.batch apps.evaluation apps.tuning apps.training
     apps.experiments apps.bench apps.demo apps.cli
+    plot
     __main__
 """
 ORDER = UNITS.split()
@@ -46,6 +48,8 @@ ORDER = UNITS.split()
 EXCEPTIONS = {
     ("solvers/named.py", "lp"): "one table of names for all solvers; the import waits for a name of lp",
     ("__init__.py", "apps.files"): "fwcrf.read_uai and fwcrf.write_uai, imported on first use",
+    ("__init__.py", "examples"): "fwcrf.examples, for type checkers",
+    ("__init__.py", "plot"): "fwcrf.plot, for type checkers",
 }
 
 

@@ -82,7 +82,7 @@ def test_any_number_of_grid_axes(grid):
 def test_features_of_ones_own():
     photo, x = image(2, channels=4), probabilities(2)
     value = energy(photo, x, [Gaussian()])
-    K = Gaussian().operator(photo.flatten(2).mT.contiguous()).without_self_edges().to_dense()
+    K = Gaussian(method="lattice").operator(photo.flatten(2).mT.contiguous()).without_self_edges().to_dense()
     flat = x.flatten(2).mT
     expected = 0.5 * torch.einsum("bis,bij,bjt,st->b", flat, K, flat, 1 - torch.eye(L).double()) / N
     torch.testing.assert_close(value, expected.mean())

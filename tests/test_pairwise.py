@@ -1,11 +1,13 @@
 import numpy as np
 import pytest
 import torch
+from helpers import assert_rounding, points
 from torch.testing import assert_close
 
 import fwcrf
+from fwcrf.compatibility import Full
 from fwcrf.kernels import Bilateral, Exact, Lattice, Separable, Spatial
-from fwcrf.pairwise import Matrix, dense, of_image
+from fwcrf.pairwise import Blocks, Matrix, dense, of_image
 
 L = 3
 DTYPE = torch.float64
@@ -75,7 +77,8 @@ def test_a_matrix_is_symmetrised_and_acts_on_batches():
 def test_parts_within_nodes_act_as_their_matrices():
     weight, M = features(2, 4).abs(), features(L, L)
     x = features(2, 4, L, seed=1)
-    for P in (fwcrf.pairwise.Blocks(weight, M + M.mT), fwcrf.pairwise.Diagonal(features(2, 4, L, seed=2))):
+    blocks = Blocks(weight, Full(M + M.mT), L)
+    for P in (blocks, fwcrf.pairwise.Diagonal(features(2, 4, L, seed=2))):
         assert_close(P(x).flatten(-2), (P.to_dense() @ x.flatten(-2).unsqueeze(-1)).squeeze(-1))
 
 
@@ -133,12 +136,13 @@ def test_self_edges_are_the_part_that_was_left_out(operators, compat):
     P, whole = (dense(operators, L, compat=compat, self_edges=kept) for kept in (False, True))
     edges = P.self_edges()
     assert len(edges) == len(operators)
-    left_out = sum(torch.diag_embed(e.weight)[..., :, None, :, None] * e.matrix[:, None, :] for e in edges)
+    left_out = sum(Blocks(k, M, L).to_dense() for k, M in edges)
     expected = whole.to_dense() - P.to_dense()
-    assert_close(left_out.reshape(expected.shape), expected)
+    assert_close(left_out.expand(expected.shape), expected)
     assert all((e.weight == 0).all() for e in whole.self_edges())
     for edge, scaled in zip(edges, (-3.0 * P).self_edges(), strict=True):
-        assert_close(torch.kron(scaled.weight, scaled.matrix), -3 * torch.kron(edge.weight, edge.matrix))
+        assert scaled.compat is edge.compat
+        assert_close(scaled.weight, -3 * edge.weight)
 
 
 @pytest.mark.parametrize("compat", COMPATS.values(), ids=COMPATS)
@@ -153,3 +157,21 @@ def test_absolute_row_sums_of_a_matrix():
     matrix = features(2, 5 * L, 5 * L)
     P = Matrix(matrix + matrix.mT, L)
     assert_close(P.absolute_row_sums(L), P.to_dense().abs().sum(-1).view(2, 5, L))
+
+
+@pytest.mark.parametrize("default", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(
+    ("weight", "compat"), [(0.3, 0.7), (np.float64(0.3), 1), ([0.3, 0.1], 0.7), (0.3, [0.1, 0.7])], ids=str
+)
+def test_numbers_keep_their_digits_in_float64(weight, compat, default):
+    """A weight of 0.3 is not the float32 next to it, whatever torch's default dtype is."""
+    K = Exact(points(5, 2))
+    exact = [torch.as_tensor(v, dtype=torch.float64) for v in (weight, compat)]
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(default)
+    try:
+        found = dense([K], 2, weights=[weight], compat=compat).to_dense()
+    finally:
+        torch.set_default_dtype(before)
+    assert found.dtype == torch.float64
+    assert_rounding(found, dense([K], 2, weights=[exact[0]], compat=exact[1]).to_dense())

@@ -6,7 +6,7 @@ from torch.testing import assert_close
 
 from fwcrf.kernels import Exact
 from fwcrf.pairwise import dense
-from fwcrf.spectrum import extreme_eigenvalues
+from fwcrf.spectrum import eigenvector, extreme_eigenvalues, largest_eigenvalue
 
 
 @pytest.mark.parametrize("batch", [(), (3,)], ids=["single", "batch"])
@@ -57,3 +57,21 @@ def test_same_seed_same_answer():
 def test_empty_is_refused():
     with pytest.raises(ValueError, match="none of them 0"):
         extreme_eigenvalues(lambda x: x, torch.zeros(0, 2))
+
+
+@pytest.mark.parametrize("batch", [(), (3,)], ids=["single", "batch"])
+def test_the_eigenvector_belongs_to_the_largest_eigenvalue(batch):
+    f = torch.randn(*batch, 20, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    P, like = dense([Exact(f)], 3, compat=-1.0), torch.zeros(*batch, 20, 3, dtype=torch.float64)
+    top = largest_eigenvalue(P, like, tol=1e-10)
+    v = eigenvector(P, like, top.coefficients)
+    assert top.converged.all()
+    assert_close(top.value, torch.linalg.eigvalsh(P.to_dense())[..., -1], rtol=1e-9, atol=0)
+    assert_close(v.square().sum((-2, -1)), torch.ones(batch, dtype=torch.float64))
+    assert_close(P(v), top.value[..., None, None] * v, rtol=0, atol=1e-8)
+
+
+def test_an_iteration_that_is_cut_short_says_so():
+    d = torch.linspace(0, 1, 50, dtype=torch.float64).unsqueeze(-1)
+    top = largest_eigenvalue(lambda x: d * x, d, tol=1e-9, max_steps=5)
+    assert not top.converged and top.value < 1 and top.error > 0

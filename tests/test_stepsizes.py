@@ -10,6 +10,7 @@ from scipy.optimize import minimize_scalar
 from torch.testing import assert_close
 
 import fwcrf
+from fwcrf.pairwise import Matrix
 from fwcrf.regularizers import Entropy, Mixed, Simplex, SquaredL2
 from fwcrf.solvers import FrankWolfe
 from fwcrf.solvers.splits import convexified
@@ -253,3 +254,28 @@ def test_rule_reads_numbers_sequences_and_rules():
 def test_bad_steps_are_named(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_a_line_search_that_ends_at_0_or_1_does_not_move_with_its_arguments():
+    """Three images of one batch: f + g rises from x on, has its minimum between x and p, or falls up to p."""
+    n = 4
+    P = Matrix(torch.eye(2 * n).double().expand(3, -1, -1), 2)
+    x = torch.tensor([0.7, 0.3]).double().expand(3, n, 2)
+    p = torch.tensor([0.4, 0.6]).double().expand(3, n, 2)
+    tilt = torch.tensor([-2.0, -0.1, 3.0]).double()
+
+    def search(tilt):
+        u = torch.stack([tilt, torch.zeros_like(tilt)], -1)[:, None].expand(3, n, 2)
+        E = fwcrf.Energy(P, u)
+        return LineSearch()(Step(0, E, Entropy(0.2), x, E.grad(x), p))
+
+    a = search(tilt)
+    assert a[0] == 0 and 0 < a[1] < 1 and a[2] == 1
+    jacobian = torch.autograd.functional.jacobian(search, tilt)
+    h = 1e-6
+    quotients = torch.stack(
+        [(search(tilt + h * e) - search(tilt - h * e)) / (2 * h) for e in torch.eye(3)], -1
+    )
+    assert jacobian[0].abs().max() == jacobian[2].abs().max() == 0
+    assert jacobian[1, 1] > 0.1
+    assert_close(jacobian, quotients, rtol=1e-5, atol=1e-7)

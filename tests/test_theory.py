@@ -1,5 +1,6 @@
 """The theorem's bounds, on random instances on which their conditions hold."""
 
+import inspect
 import math
 
 import pytest
@@ -292,3 +293,60 @@ def test_tightness_is_the_papers_for_its_regularizers():
     assert (tightness(E, Simplex(), **bcd) == 0).all()
     with pytest.raises(ValueError, match="nearest and bcd"):
         tightness(E, Simplex(), rounding="up")
+
+
+# --- one number per image ------------------------------------------------------------------------
+
+
+def one_per_image(*values):
+    return torch.tensor(values, dtype=torch.float64)
+
+
+# Smoothness, strong convexity, step or length, gap, Delta: of two images, between and beyond 2 omega.
+IMAGES = [(1.0, 0.5, 0.9, 0.3, 1.0), (2.0, 6.0, 0.4, 0.0, 0.0), (0.0, 1.0, 1.0, 0.7, 2.0)]
+
+
+def values_of(kind, numbers):
+    """Every method of a class of bounds, called with its arguments by name."""
+    L, sigma, step, gap, delta = numbers
+    bounds = {
+        "ConvexG": lambda: ConvexG(L, 3.0),
+        "StronglyConvexG": lambda: StronglyConvexG(L, sigma, 3.0),
+        "ConcaveF": lambda: ConcaveF(3.0),
+    }[kind]()
+    named = {"gap": gap, "delta0": delta, "delta": delta, "k": 3, "step": step, "length": step}
+    named["steps"] = [step, 0.5 * step, 0.1 * step]
+    methods = [name for name in dir(bounds) if name.startswith(("decrease_", "optimality_", "settled"))]
+    calls = {name: getattr(bounds, name) for name in methods}
+    return {
+        name: call(**{key: named[key] for key in inspect.signature(call).parameters})
+        for name, call in calls.items()
+    }
+
+
+@pytest.mark.parametrize("kind", ["ConvexG", "StronglyConvexG", "ConcaveF"])
+def test_every_bound_takes_one_number_per_image(kind):
+    together = values_of(kind, [one_per_image(*values) for values in zip(*IMAGES, strict=True)])
+    assert len(together) >= 8
+    for i, numbers in enumerate(IMAGES):
+        for name, alone in values_of(kind, numbers).items():
+            found = torch.as_tensor(together[name], dtype=torch.float64).expand(len(IMAGES))[i]
+            assert not torch.isnan(found), name
+            assert_close(found, torch.as_tensor(alone, dtype=torch.float64), msg=name)
+
+
+@pytest.mark.parametrize("kind", ["ConvexG", "StronglyConvexG", "ConcaveF"])
+def test_bounds_are_numbers_at_zero(kind):
+    """No decrease at a stationary point, and no bound, infinity, for steps of 0."""
+    for numbers in ((0.0, 1.0, 0.5, 0.0, 0.0), (1.0, 1.0, 0.0, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0, 0.0)):
+        for each in (numbers, [one_per_image(v, v) for v in numbers]):
+            for name, value in values_of(kind, each).items():
+                value = torch.as_tensor(value, dtype=torch.float64)
+                assert not torch.isnan(value).any(), name
+                assert not name.startswith("decrease") or (value <= 0).all(), name
+
+
+def test_a_regularizer_that_is_not_strongly_convex_is_refused():
+    for sigma in (0.0, -1.0, one_per_image(1.0, 0.0)):
+        with pytest.raises(ValueError, match="ConvexG"):
+            StronglyConvexG(1.0, sigma, 3.0)

@@ -2,13 +2,22 @@
 
 # pyright: strict
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 import torch
+from numpy.typing import NDArray
+from typing_extensions import assert_type
 
 import fwcrf
 from fwcrf.apps.files import read_labels, write_labels
+from fwcrf.arguments import ImageArguments, PointArguments
+
+Numbers = NDArray[Any]
 
 
 def test_a_program_of_known_types_runs(tmp_path: Path) -> None:
@@ -38,3 +47,43 @@ def test_a_program_of_known_types_runs(tmp_path: Path) -> None:
     mrf = fwcrf.SparseMRF(torch.rand(6, 2), edges, fwcrf.graphs.Potts(weight))
     fwcrf.write_uai(tmp_path / "model.uai", mrf)
     assert fwcrf.read_uai(tmp_path / "model.uai").unary.shape == (6, 2)
+
+
+def test_refine_returns_the_type_that_it_is_given() -> None:
+    image, scores = np.zeros((6, 7, 3), np.uint8), np.full((6, 7, 3), 1 / 3, np.float32)
+    labels = assert_type(fwcrf.refine(image, scores, num_steps=1), Numbers)
+    both = assert_type(fwcrf.refine(image, scores, return_probabilities=True), "tuple[Numbers, Numbers]")
+    assert (labels.dtype, both[0].dtype, both[1].dtype) == (np.int64, np.int64, np.float32)
+
+    tensor = torch.zeros(3, 6, 7)
+    found = assert_type(fwcrf.refine(image, tensor, from_logits=True), torch.Tensor)
+    pair = assert_type(
+        fwcrf.refine(image, tensor, from_logits=True, return_probabilities=True),
+        "tuple[torch.Tensor, torch.Tensor]",
+    )
+    assert (found.dtype, pair[0].dtype, pair[1].dtype) == (torch.int64, torch.int64, torch.float32)
+
+
+def test_points_return_the_type_that_they_are_given() -> None:
+    places, scores = np.random.default_rng(0).random((9, 2)), np.full((9, 3), 1 / 3)
+    labels = assert_type(fwcrf.refine_points(places, None, scores), Numbers)
+    pair = assert_type(
+        fwcrf.refine_points(places, None, torch.full((9, 3), 1 / 3), return_probabilities=True),
+        "tuple[torch.Tensor, torch.Tensor]",
+    )
+    assert labels.dtype == np.int64 and pair[1].dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("function", "listed"), [(fwcrf.refine, ImageArguments), (fwcrf.refine_points, PointArguments)]
+)
+def test_arguments_for_type_checkers_are_the_arguments_of_the_function(
+    function: Callable[..., Any], listed: type[PointArguments]
+) -> None:
+    written = inspect.signature(function).parameters.values()
+    # The mark of arguments that are not given is not for callers.
+    named = {
+        one.name: one.annotation.removesuffix(" | Unset") for one in written if one.kind is one.KEYWORD_ONLY
+    }
+    assert named.pop("return_probabilities") == "bool"
+    assert {name: hint.__forward_arg__ for name, hint in listed.__annotations__.items()} == named

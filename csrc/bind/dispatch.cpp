@@ -23,6 +23,7 @@ FWCRF_TABLE(avx512)
 
 static const Dispatch& choose() {
     const char* wish = std::getenv("FWCRF_ISA");
+    if (wish && !*wish) wish = nullptr;
     const auto allowed = [wish](const char* isa) { return !wish || !std::strcmp(wish, isa); };
 #ifdef FWCRF_HAVE_AVX512
     // Zen 4 computes vectors of 64 bytes in halves: they only add padding there.

@@ -169,6 +169,7 @@ void graph_descent(In<T, 3> unary, In<T, 3> x, Maybe<T, 2> weight, Maybe<T, 3> m
     const std::size_t own_table = tables ? images_of(*tables, images) : 0;
     nb::gil_scoped_release release;
     std::exception_ptr problem;
+    Stop stop;
 #ifdef _OPENMP
 #pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
 #endif
@@ -184,7 +185,8 @@ void graph_descent(In<T, 3> unary, In<T, 3> x, Maybe<T, 2> weight, Maybe<T, 3> m
                                   max_sweeps,
                                   restarts,
                                   seed,
-                                  out.data() + g * n};
+                                  out.data() + g * n,
+                                  &stop};
         try {
             descend(args);
         } catch (...) {  // no memory; the exception must not leave the parallel region
@@ -195,6 +197,7 @@ void graph_descent(In<T, 3> unary, In<T, 3> x, Maybe<T, 2> weight, Maybe<T, 3> m
         }
     }
     if (problem) std::rethrow_exception(problem);
+    stop.check();
 }
 
 template <typename T> void bind(nb::module_& m) {

@@ -162,14 +162,13 @@ template <typename T> class Model {
 
     // Runs the updates `moves`, rows of (map, scale, keep, step, unary, lean, dual), from x, (images, n, labels), or
     // from the result of `before`; each update writes its array of `outs`. `potts` holds a weight per term; a term
-    // whose entry in `full` is set has its matrix in `matrices` instead. Returns (x is finite, MessageBound::all,
+    // with a matrix, (labels, labels), in `matrices` has no Potts weight. Returns (x is finite, MessageBound::all,
     // MessageBound::last); the bounds are 0 unless `noted`.
     std::tuple<bool, double, double> run(In<T, 3> x, std::optional<First> before, Maybe<T, 3> unary,
-                                         In<double, 1> potts, In<std::uint8_t, 1> full, In<T, 3> matrices,
-                                         In<double, 2> moves, std::vector<std::optional<Out<T, 3>>> outs,
-                                         std::vector<In<T, 3>> others, std::optional<Out<T, 3>> sum,
-                                         std::optional<Out<T, 3>> dual, std::optional<Out<double, 3>> slopes,
-                                         bool noted, int threads) {
+                                         In<double, 1> potts, std::vector<Maybe<T, 2>> matrices, In<double, 2> moves,
+                                         std::vector<std::optional<Out<T, 3>>> outs, std::vector<In<T, 3>> others,
+                                         std::optional<Out<T, 3>> sum, std::optional<Out<T, 3>> dual,
+                                         std::optional<Out<double, 3>> slopes, bool noted, int threads) {
         const std::size_t images = x.shape(0), n = x.shape(1), labels = x.shape(2), terms = count_;
         const std::size_t steps = moves.shape(0);
         require(terms >= 1 && n == n_ && threads >= 1, "terms, points and threads");
@@ -195,8 +194,8 @@ template <typename T> class Model {
             start = {static_cast<Map>(map), static_cast<T>(scale), nullptr, nullptr};
         }
         for (const auto& other : others) require(fits(other), "shape of the others");
-        require(potts.shape(0) == terms && full.shape(0) == terms && matrices.shape(0) == terms, "weights");
-        require(matrices.shape(1) == labels && matrices.shape(2) == labels, "matrices");
+        require(potts.shape(0) == terms && matrices.size() == terms, "weights");
+        for (const auto& m : matrices) require(!m || (m->shape(0) == labels && m->shape(1) == labels), "matrices");
         require(others.empty() || others.size() == steps, "another array per update");
         require(!slopes || !others.empty(), "slopes need the others");
         if (slopes)
@@ -214,7 +213,7 @@ template <typename T> class Model {
         if (labels > most_labels()) {
             require(others.empty() && !sum && !dual, "updates without gradients and duals for many labels");
             for (const auto& out : outs) require(out->data() == outs.front()->data(), "one output for many labels");
-            for (std::size_t c = 0; c < terms; ++c) require(!full.data()[c], "Potts terms for many labels");
+            for (const auto& m : matrices) require(!m, "Potts terms for many labels");
         }
         nb::gil_scoped_release release;
         bool finite = true;
@@ -225,7 +224,7 @@ template <typename T> class Model {
             std::vector<Term<T>> now = terms_[terms_.size() == 1 ? 0 : g];
             for (std::size_t c = 0; c < terms; ++c) {
                 now[c].potts = static_cast<T>(potts.data()[c]);
-                now[c].matrix = full.data()[c] ? matrices.data() + c * labels * labels : nullptr;
+                now[c].matrix = matrices[c] ? matrices[c]->data() : nullptr;
             }
             const std::size_t at = g * n * labels;
             for (std::size_t k = 0; k < steps; ++k) out[k] = outs[k] ? outs[k]->data() + at : nullptr;
@@ -327,9 +326,9 @@ template <typename T> void bind_model(nb::module_& m, const char* name) {
         .def("add_grid", &Model<T>::add_grid, "sizes"_a, "between"_a, "down"_a, "middle"_a, "up"_a, "direct"_a,
              "shift"_a.noconvert().none())
         .def("run", &Model<T>::run, "x"_a.noconvert(), "before"_a.none(), "unary"_a.noconvert().none(),
-             "potts"_a.noconvert(), "full"_a.noconvert(), "matrices"_a.noconvert(), "moves"_a.noconvert(), "outs"_a,
-             "others"_a, "sum"_a.noconvert().none(), "dual"_a.noconvert().none(), "slopes"_a.noconvert().none(),
-             "noted"_a, "threads"_a);
+             "potts"_a.noconvert(), "matrices"_a, "moves"_a.noconvert(), "outs"_a, "others"_a,
+             "sum"_a.noconvert().none(), "dual"_a.noconvert().none(), "slopes"_a.noconvert().none(), "noted"_a,
+             "threads"_a);
 }
 
 template <typename T> void bind(nb::module_& m) {

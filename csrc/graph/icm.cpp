@@ -44,11 +44,17 @@ template <typename T> class Descent {
         relax(a_.max_sweeps * g_.n);
         Random random(a_.seed);
         for (std::int64_t r = 0; r < a_.restarts; ++r)
-            for (std::int64_t disturbed = 0; disturbed < g_.n;) disturbed += kick(random);
+            for (std::int64_t disturbed = 0; disturbed < g_.n;) {
+                if (stopped()) return;
+                disturbed += kick(random);
+            }
+        if (stopped()) return;
         for (std::int64_t i = 0; i < g_.n; ++i) a_.out[i] = label_[i];
     }
 
   private:
+    bool stopped() { return a_.stop && a_.stop->asked(++asked_); }
+
     // Labels of the nodes whose x is a vertex; the remaining nodes use x until their first visit.
     void start() {
         for (std::int64_t i = 0; i < g_.n; ++i) {
@@ -133,7 +139,7 @@ template <typename T> class Descent {
 
     // Visits the queued nodes; a label changes only for a better label.
     void relax(std::int64_t visits) {
-        for (; length_ > 0 && visits > 0; --visits) {
+        for (; length_ > 0 && visits > 0 && !(visits % 256 == 0 && stopped()); --visits) {
             const std::int64_t i = queue_[head_];
             head_ = (head_ + 1) % g_.n;
             --length_;
@@ -232,6 +238,7 @@ template <typename T> class Descent {
     std::vector<double> cost_, forward_, backward_;
     std::vector<std::int32_t> ball_;
     std::vector<Change> changes_;  // since the last kick, with the old labels
+    std::int64_t asked_ = 0;       // calls of stopped()
     double gain_ = 0;              // of energy, since the last kick
 };
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "graph/arguments.hpp"
+#include "runtime/stop.hpp"
 
 namespace fwcrf {
 
@@ -18,7 +19,8 @@ template <typename T> struct DescentArgs {
     std::int64_t max_sweeps;
     std::int64_t restarts;
     std::uint64_t seed;
-    std::int64_t* out;  // (n)
+    std::int64_t* out;     // (n)
+    Stop* stop = nullptr;  // may end the run, with `out` unfilled
 };
 
 template <typename T> void descend(const DescentArgs<T>& args);

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <limits>
+#include <new>
 #include <stdexcept>
 #include <utility>
 
@@ -205,7 +206,7 @@ template <int W, int C> class Recent {
 template <int W, int D, typename T>
 void insert_range(const Points<T>& points, const Layout& layout, const Steps<W>& steps, const double* scale,
                   std::int64_t begin, std::int64_t end, Table<W>& table, std::int32_t* index, T* weight,
-                  std::int64_t* order) {
+                  std::int64_t* order, Stop& stop) {
     constexpr int C = (D ? D : kMaxDim) + 1;
     const int d = D ? D : points.d;
     const int corners = d + 1;
@@ -219,7 +220,7 @@ void insert_range(const Points<T>& points, const Layout& layout, const Steps<W>&
     Key<W> keys[kBlock][C];
     int unknown[kBlock];
 
-    for (std::int64_t first = begin; first < end; first += kBlock) {
+    for (std::int64_t first = begin; first < end && !stop.asked(first / kBlock); first += kBlock) {
         const int count = static_cast<int>(end - first < kBlock ? end - first : kBlock);
         native<T>().embed(points.features + first * points.d, count, points.d, scale, points.single, block);
         for (int w = 0; w < W; ++w)
@@ -264,7 +265,8 @@ void insert_range(const Points<T>& points, const Layout& layout, const Steps<W>&
     }
 }
 
-template <int W> Graph connect(const Layout& layout, const Steps<W>& steps, const Table<W>& table, int threads) {
+template <int W>
+Graph connect(const Layout& layout, const Steps<W>& steps, const Table<W>& table, int threads, Stop& stop) {
     const int corners = layout.d + 1;
     const auto vertices = static_cast<std::int64_t>(table.keys().size());
     const std::uint64_t remainder_mask = std::uint64_t{31} << layout.remainder.shift;
@@ -280,7 +282,7 @@ template <int W> Graph connect(const Layout& layout, const Steps<W>& steps, cons
         Key<W> inner = steps.quotient[axis] - steps.remainder;
         Key<W> wrap = steps.quotient[axis] - steps.all;
         for (int m = 0; m < layout.d; ++m) wrap = wrap + steps.remainder;
-        for (std::int64_t v = 0; v < vertices; ++v) {
+        for (std::int64_t v = 0; v < vertices && !(v % 4096 == 0 && stop.asked(0)); ++v) {
             const Key<W>& key = table.keys()[v];
             const bool zero = (key[layout.remainder.word] & remainder_mask) == 0;
             const std::int32_t u = table.find(key + (zero ? wrap : inner));
@@ -296,7 +298,7 @@ template <int W> Graph connect(const Layout& layout, const Steps<W>& steps, cons
 
 template <int W, typename T>
 Graph build_words(const Points<T>& points, const Layout& layout, const double* scale, std::int32_t* index, T* weight,
-                  std::int64_t* order, int threads) {
+                  std::int64_t* order, int threads, Stop& stop) {
     const Steps<W> steps(layout);
     const std::int64_t total = points.n;
     const int corners = points.d + 1;
@@ -309,19 +311,23 @@ Graph build_words(const Points<T>& points, const Layout& layout, const double* s
     // A pointer, because `tables` is thread_local: each thread of the region would see its own.
     Table<W>* const table = tables.data();
     const auto edge = [&](int t) { return total * t / threads; };
-    bool failed = false;  // an exception must not leave a parallel region
+    bool failed = false, empty = false;  // an exception must not leave a parallel region
 #ifdef _OPENMP
-#pragma omp parallel for schedule(static, 1) num_threads(threads) reduction(|| : failed)
+#pragma omp parallel for schedule(static, 1) num_threads(threads) reduction(|| : failed, empty)
 #endif
     for (int t = 0; t < threads; ++t) {
         try {
             const auto insert = points.d == 5 ? insert_range<W, 5, T> : insert_range<W, 0, T>;
-            insert(points, layout, steps, scale, edge(t), edge(t + 1), table[t], index, weight, order);
+            insert(points, layout, steps, scale, edge(t), edge(t + 1), table[t], index, weight, order, stop);
+        } catch (const std::bad_alloc&) {
+            empty = true;
         } catch (const std::exception&) {
             failed = true;
         }
     }
-    if (failed) throw std::length_error("the lattice does not fit into memory");
+    if (empty) throw std::bad_alloc();
+    if (failed) throw std::length_error("too many lattice vertices");
+    if (stop.stopped()) return {};  // some of `index` is not filled
     std::vector<std::vector<std::int32_t>> renumber(threads);
     for (int t = 1; t < threads; ++t) {
         renumber[t].reserve(table[t].keys().size());
@@ -337,17 +343,17 @@ Graph build_words(const Points<T>& points, const Layout& layout, const double* s
 #endif
         for (std::int64_t i = edge(t) * corners; i < edge(t + 1) * corners; ++i) index[i] = number[index[i]];
     }
-    return connect(layout, steps, table[0], threads);
+    return connect(layout, steps, table[0], threads, stop);
 }
 
 // The lattice of one image.
 template <typename T>
 Graph build_one(const Points<T>& points, const Layout& layout, const double* scale, std::int32_t* index, T* weight,
-                std::int64_t* order, int threads) {
-    if (layout.words == 1) return build_words<1>(points, layout, scale, index, weight, order, threads);
-    if (layout.words == 2) return build_words<2>(points, layout, scale, index, weight, order, threads);
-    if (layout.words <= 4) return build_words<4>(points, layout, scale, index, weight, order, threads);
-    return build_words<kMaxDim + 1>(points, layout, scale, index, weight, order, threads);
+                std::int64_t* order, int threads, Stop& stop) {
+    if (layout.words == 1) return build_words<1>(points, layout, scale, index, weight, order, threads, stop);
+    if (layout.words == 2) return build_words<2>(points, layout, scale, index, weight, order, threads, stop);
+    if (layout.words <= 4) return build_words<4>(points, layout, scale, index, weight, order, threads, stop);
+    return build_words<kMaxDim + 1>(points, layout, scale, index, weight, order, threads, stop);
 }
 
 // The lattices of several images as one.
@@ -380,29 +386,34 @@ Graph build(const Points<T>& points, const double* scale, const std::int64_t* lo
     const int corners = points.d + 1;
     const std::int64_t each = points.n * corners;
     std::vector<Graph> graphs(points.batch);
+    Stop stop;
     const auto one = [&](std::int64_t b, int threads) {
         const Points<T> own{points.features + b * points.n * points.d, 1, points.n, points.d, points.single};
         graphs[b] = build_one(own, layout, scale, index + b * each, weight + b * each,
-                              order + b * points.n * order_words(corners), threads);
+                              order + b * points.n * order_words(corners), threads, stop);
     };
     // One thread per image, or all threads on the points of each image. A nested region, even in a region of a single
     // thread, would start new threads every time.
     if (points.batch < threads) {
         for (std::int64_t b = 0; b < points.batch; ++b) one(b, threads);
     } else {
-        bool failed = false;  // an exception must not leave a parallel region
+        bool failed = false, empty = false;  // an exception must not leave a parallel region
 #ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(threads) reduction(|| : failed)
+#pragma omp parallel for schedule(static) num_threads(threads) reduction(|| : failed, empty)
 #endif
         for (std::int64_t b = 0; b < points.batch; ++b) {
             try {
                 one(b, 1);
+            } catch (const std::bad_alloc&) {
+                empty = true;
             } catch (const std::exception&) {
                 failed = true;
             }
         }
-        if (failed) throw std::length_error("the lattice does not fit into memory");
+        if (empty) throw std::bad_alloc();
+        if (failed) throw std::length_error("too many lattice vertices");
     }
+    stop.check();
     std::int64_t first = 0;
     for (std::int64_t b = 0; b < points.batch; ++b) {
         for (std::int64_t i = b * each; first && i < (b + 1) * each; ++i) index[i] += static_cast<std::int32_t>(first);

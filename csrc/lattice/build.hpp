@@ -2,6 +2,8 @@
 // Built once per image, then read by every filter.
 #pragma once
 
+#include "runtime/stop.hpp"
+
 #include <cstdint>
 #include <vector>
 

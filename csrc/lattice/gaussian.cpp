@@ -2,6 +2,7 @@
 #include "bind/functions.hpp"
 #include "lattice/weight_rows.hpp"
 #include "runtime/scratch.hpp"
+#include "runtime/stop.hpp"
 #include "simd/math.hpp"
 
 namespace fwcrf::FWCRF_ISA {
@@ -17,10 +18,12 @@ template <typename T> void gaussian_sums(const SumArgs<T>& a) {
             for (int f = 0; f < a.d; ++f)
                 all[b * each + ((j / W) * a.d + f) * W + j % W] =
                     j < a.columns ? a.column[(b * a.columns + j) * a.d + f] : kInfinity<T>;
+    Stop stop;
 #ifdef _OPENMP
 #pragma omp parallel for schedule(static) num_threads(a.threads)
 #endif
     for (std::int64_t i = 0; i < a.batch * a.rows; ++i) {
+        if (stop.asked(a.columns < 4096 ? i : 0)) continue;
         const T* const row = a.row + i * a.d;
         const T* column = all + i / a.rows * each;
         Vec<T> sum{};
@@ -35,6 +38,7 @@ template <typename T> void gaussian_sums(const SumArgs<T>& a) {
         a.out[i] = total<T>(sum);
     }
     scratch.trim();
+    stop.check();
 }
 
 template <int C, typename T> static void place(const PlaceArgs<T>& a) {

@@ -23,6 +23,7 @@ namespace {
 template <typename T> struct Project {
     static constexpr int W = kLanes<T>;
     static constexpr int kLargest = 5;
+    static constexpr std::int64_t kRun = 256;  // entries of a row that are added up one by one
 
     static std::int64_t scratch(std::int64_t length) { return length * W; }
 
@@ -93,23 +94,52 @@ template <typename T> struct Project {
         high = most;
     }
 
+    // The sum and the number of the entries [first, last) above top + t, which are moved to the front.
+    static inline void add_up(T* block, std::int64_t first, std::int64_t last, Vec<T> top, Vec<T> t, std::int64_t& kept,
+                              Vec<T>& sum, Vec<T>& count) {
+        for (std::int64_t i = first; i < last; ++i) {
+            const Vec<T> v = load(block + i * W), rest = (v - top) - t;
+            const Mask<T> positive = rest > T(0);
+            sum += select(positive, rest, Vec<T>{});
+            count += select(positive, fill(T(1)), Vec<T>{});
+            store(block + kept * W, v);
+            kept += any(positive);
+        }
+    }
     static Vec<T> newton(T* block, std::int64_t length, Vec<T> top, Vec<T> t, Mask<T> done) {
+        if (length > kRun) return newton_long(block, length, top, t, done);
         Vec<T> before = fill(static_cast<T>(length + 1));
         while (any(~done)) {
             Vec<T> sum{}, count{};
             std::int64_t kept = 0;
-            for (std::int64_t i = 0; i < length; ++i) {
-                const Vec<T> v = load(block + i * W), rest = (v - top) - t;
-                const Mask<T> positive = rest > T(0);
-                sum += select(positive, rest, Vec<T>{});
-                count += select(positive, fill(T(1)), Vec<T>{});
-                store(block + kept * W, v);
-                kept += any(positive);
-            }
+            add_up(block, 0, length, top, t, kept, sum, count);
             length = kept;
             // A row that is done does not change while the other rows go on.
             t = select(done, t, t + (sum - T(1)) / count);
             done |= ~(count < before);
+            before = count;
+        }
+        return t;
+    }
+    // The rounding errors of a long sum could carry t past the solution. Steps are that much shorter until the sum is
+    // near 1. Only after a whole step, an unchanged number of positive entries means the solution.
+    static Vec<T> newton_long(T* block, std::int64_t length, Vec<T> top, Vec<T> t, Mask<T> done) {
+        Vec<T> before = fill(static_cast<T>(length + 1));
+        Mask<T> was_whole{};
+        const T error = kEpsilon<T> * static_cast<T>(kRun + length / kRun);
+        while (any(~done)) {
+            Vec<T> sum{}, count{};
+            std::int64_t kept = 0;
+            for (std::int64_t first = 0; first < length; first += kRun) {
+                Vec<T> part{};
+                add_up(block, first, length - first < kRun ? length : first + kRun, top, t, kept, part, count);
+                sum += part;
+            }
+            length = kept;
+            const Mask<T> more = (count < before) | ~was_whole, whole = ~(sum > T(2));
+            t = select(done, t, t + (sum - T(1) - select(whole, Vec<T>{}, error * sum)) / count);
+            done |= ~more;
+            was_whole = whole;
             before = count;
         }
         return t;

@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <mutex>
-#include <new>
 
 #ifdef __linux__
 #include <sys/mman.h>
@@ -67,6 +66,8 @@ Held& room(std::size_t size) {
 
 }  // namespace
 
+void out_of_memory(std::size_t bytes) { throw OutOfMemory{bytes}; }
+
 void* take_block(std::size_t bytes) {
     const std::size_t size = (bytes + sizeof(Header) + kLargePage - 1) / kLargePage * kLargePage;
     {
@@ -81,7 +82,7 @@ void* take_block(std::size_t bytes) {
         }
     }
     void* block = std::aligned_alloc(kLargePage, size);
-    if (!block) throw std::bad_alloc();
+    if (!block) out_of_memory(bytes);
 #ifdef __linux__
     madvise(block, size, MADV_HUGEPAGE);
 #endif

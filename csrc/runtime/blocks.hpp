@@ -10,7 +10,12 @@
 
 namespace fwcrf {
 
-void* take_block(std::size_t bytes);  // throws std::bad_alloc
+void* take_block(std::size_t bytes);  // throws OutOfMemory
+
+struct OutOfMemory {
+    std::size_t bytes;  // asked for
+};
+[[noreturn]] void out_of_memory(std::size_t bytes);  // throws OutOfMemory
 void give_block(void* block) noexcept;
 
 }  // namespace fwcrf

@@ -1,9 +1,10 @@
 // Scratch memory, for the files that are compiled once per instruction set.
 #pragma once
 
+#include "runtime/blocks.hpp"
+
 #include <cstdint>
 #include <cstdlib>
-#include <new>
 
 namespace fwcrf::FWCRF_ISA {
 
@@ -17,7 +18,7 @@ class Scratch {
             std::free(data_);
             data_ = std::aligned_alloc(4096, bytes);
             size_ = data_ ? bytes : 0;
-            if (!data_) throw std::bad_alloc();
+            if (!data_) out_of_memory(bytes);
         }
         return static_cast<T*>(data_);
     }

@@ -10,6 +10,7 @@ namespace fwcrf::FWCRF_ISA {
 namespace {
 
 template <typename T> constexpr T kInfinity = static_cast<T>(__builtin_inf());
+template <typename T> constexpr T kEpsilon = static_cast<T>(sizeof(T) == 4 ? 0x1p-23 : 0x1p-52);
 
 // exp(x) = 2^n exp(r) with |r| <= log(2)/2. The polynomials have the least relative error: 3e-9 and 4e-18.
 template <typename T> struct Exp;
@@ -78,18 +79,21 @@ template <typename T> static inline Vec<T> power(Vec<T> x) {
 }
 
 // log x = e log 2 + 2 artanh s with x = 2^e m, m about 1 and s = (m - 1) / (m + 1); for positive normal numbers and
-// NaN. The number of terms of the series makes it exact to rounding.
+// NaN; smaller numbers count as the smallest normal one. The number of terms of the series makes it exact to rounding.
 template <typename T> struct Log;
 template <> struct Log<float> {
     static constexpr int terms = 5;
     static constexpr std::int32_t half = 0x3f3504f3;  // the square root of 1/2
+    static constexpr float least = 1.17549435e-38f;   // the smallest normal number
 };
 template <> struct Log<double> {
     static constexpr int terms = 11;
     static constexpr std::int64_t half = 0x3fe6a09e667f3bcd;
+    static constexpr double least = 2.2250738585072014e-308;
 };
 template <typename T> static inline Vec<T> log(Vec<T> x) {
     using L = Log<T>;
+    x = max<T>(fill(T(L::least)), x);  // the bits of negative numbers would overflow; NaN stays
     const Int<T> bits = to_bits<T>(x), e = (bits - L::half) >> Exp<T>::mantissa;
     const Vec<T> m = from_bits<T>(bits - (e << Exp<T>::mantissa));
     const Vec<T> s = (m - T(1)) / (m + T(1)), z = s * s;

@@ -17,7 +17,8 @@ template <typename T> struct ManyLabels {
         if (a.channels > kMostLabels<T>) return true;  // the only way
         if (a.other || a.sum || a.dual || a.slopes || a.plain || a.shared) return false;
         const Start<T>* const s = a.start;
-        if (s && (a.x != a.unary || s->map != Map::softmax || s->scale != T(-1))) return false;
+        // The start is written to the array of the steps only.
+        if (s && (a.x != a.unary || s->map != Map::softmax || s->scale != T(-1) || s->out != a.out[0])) return false;
         for (int k = 0; k < a.steps; ++k)
             if (a.update[k].map >= Map::softmax_derivative || a.out[k] != a.out[0]) return false;
         for (int c = 0; c < a.terms; ++c)
@@ -159,6 +160,7 @@ template <typename T> struct ManyLabels {
     // Calls act(first pixel, pixels, memory for 2 W rows, bound) for groups of W pixels.
     template <typename F> void for_groups(F&& act) const {
         const std::int64_t groups = (a.n + W - 1) / W;
+        Stop stop;
 #ifdef _OPENMP
 #pragma omp parallel num_threads(a.threads)
 #endif
@@ -169,9 +171,11 @@ template <typename T> struct ManyLabels {
 #ifdef _OPENMP
 #pragma omp for schedule(static)
 #endif
-            for (std::int64_t g = 0; g < groups; ++g) act(g * W, a.n - g * W < W ? a.n - g * W : W, rows, bound);
+            for (std::int64_t g = 0; g < groups; ++g)
+                if (!stop.asked(g)) act(g * W, a.n - g * W < W ? a.n - g * W : W, rows, bound);
             raise_bound(a, bound);
         }
+        stop.check();
     }
     template <typename F> void for_rows(F&& act) const {
         for_groups([&](std::int64_t first, std::int64_t count, T* rows, MessageBound<T>&) {

@@ -19,6 +19,7 @@ template <typename T> static bool two_labels(const StepArgs<T>& a) {
 #endif
     bad = !model.run(this_team());
     scratch.trim();
+    model.stop.check();
     return !bad;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "maps/simplex_rows.hpp"
+#include "runtime/stop.hpp"
 #include "steps/terms.hpp"
 
 namespace fwcrf::FWCRF_ISA {
@@ -81,13 +82,16 @@ template <typename T, int NV> struct Step {
     // True for softmax without the search for the largest entry, with powers to the base of Power.
     bool fast_softmax(const Workspace& work) const { return update.map == Map::softmax && !leaning() && !work.careful; }
 
-    // Runs the step for a thread's share of the pixels.
-    MessageBound<T> run(Team team, double* slopes, Barrier& barrier) const {
+    // Runs the step for a thread's share of the pixels, unless `stop` ends it.
+    MessageBound<T> run(Team team, double* slopes, Barrier& barrier, Stop& stop) const {
         Workspace work = terms.workspace(team, slopes);
         if (carry) terms.clear(work);
-        terms.for_blocks(terms.pixels(team), [&](const Block& block) { run(block, work); });
+        std::int64_t blocks = 0;
+        terms.for_blocks(terms.pixels(team), [&](const Block& block) {
+            if (!stop.asked(++blocks)) run(block, work);
+        });
         barrier.wait(team.threads);
-        if (carry) terms.complete(work);
+        if (carry && !stop.stopped()) terms.complete(work);
         MessageBound<T> bound;
         bound.raise(work.all, lane(work.last, (a.channels - 1) % W));
         return bound;

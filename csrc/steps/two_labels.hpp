@@ -8,6 +8,7 @@
 #include "grid/lines.hpp"
 #include "lattice/single.hpp"
 #include "runtime/scratch.hpp"
+#include "runtime/stop.hpp"
 #include "simd/math.hpp"
 #include "steps/arguments.hpp"
 
@@ -22,7 +23,9 @@ template <typename T> struct TwoLabels {
     static bool takes(const StepArgs<T>& a) {
         if (a.channels != 2 || a.shared || a.plain || a.other || a.sum || a.dual || a.slopes || a.bound || !a.unary)
             return false;
-        if (a.start && (a.x != a.unary || a.start->map != Map::softmax || a.start->scale != T(-1))) return false;
+        const Start<T>* const s = a.start;
+        // The start is written to the array of the steps only.
+        if (s && (a.x != a.unary || s->map != Map::softmax || s->scale != T(-1) || s->out != a.out[0])) return false;
         for (int k = 0; k < a.steps; ++k)
             if (a.update[k].map == Map::none || a.out[k] != a.out[0]) return false;
         for (int c = 0; c < a.terms; ++c) {
@@ -38,6 +41,7 @@ template <typename T> struct TwoLabels {
     LineFilter<T> line[kMaxTerms];
     T *z, *bias, *self;  // (n): x_1 - x_0, u_1 - u_0, and the sum of potts * shift
     Barrier barrier{};
+    Stop stop{};
 
     bool is_grid(int c) const { return a.term[c].grid.axes > 0; }
 
@@ -66,7 +70,9 @@ template <typename T> struct TwoLabels {
         clear(team, own);
         for (std::int64_t i = mine.begin; i < mine.end; i += kEach) scatter(i, mine.end, own);
         for (int step = 0; step < a.steps; ++step) {
+            if (team.thread == 0) stop.asked(0);
             barrier.wait(team.threads);
+            if (stop.stopped()) break;
             for (int c = 0; c < a.terms; ++c)
                 if (is_grid(c)) line[c].apply(z, team, barrier);
                 else lattice[c].blur(team);
@@ -74,7 +80,7 @@ template <typename T> struct TwoLabels {
             const bool last = step + 1 == a.steps;
             // All threads have read the lattices of the previous step.
             if (!last) clear(team, own);
-            for (std::int64_t i = mine.begin; i < mine.end; i += kEach) {
+            for (std::int64_t i = mine.begin; i < mine.end && !stop.asked(i / kEach); i += kEach) {
                 answer(a.update[step], i, mine.end, last);
                 if (!last) scatter(i, mine.end, own);
             }

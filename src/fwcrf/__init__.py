@@ -22,12 +22,15 @@ from fwcrf.renamed import understand_former_names
 TYPE_CHECKING = False  # importing typing takes as long as starting Python
 if TYPE_CHECKING:
     from fwcrf import (
+        examples,
         gradients,
         graphs,
         kernels,
         losses,
         lp,
         pairwise,
+        plot,
+        presets,
         regularizers,
         rounding,
         solvers,
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
         theory,
     )
     from fwcrf.apps.files.uai import read_uai, write_uai
+    from fwcrf.changed import Changes, changes
     from fwcrf.energy import Energy
     from fwcrf.graphs import SparseMRF
     from fwcrf.layer import DenseCRF
@@ -44,10 +48,13 @@ if TYPE_CHECKING:
     from fwcrf.solvers import Solution, minimize
 
 __all__ = [
+    "Changes",
     "DenseCRF",
     "Energy",
     "Solution",
     "SparseMRF",
+    "changes",
+    "examples",
     "gradients",
     "graphs",
     "kernels",
@@ -55,6 +62,8 @@ __all__ = [
     "lp",
     "minimize",
     "pairwise",
+    "plot",
+    "presets",
     "read_uai",
     "refine",
     "refine_points",
@@ -72,10 +81,12 @@ understand_former_names()
 
 # The module of each public name that is not itself a module.
 _DEFINED_IN = {
+    "Changes": "changed",
     "DenseCRF": "layer",
     "Energy": "energy",
     "Solution": "solvers",
     "SparseMRF": "graphs",
+    "changes": "changed",
     "minimize": "solvers",
     "read_uai": "apps.files.uai",
     "refine": "refinement",

@@ -179,7 +179,6 @@ class ModelF32:
         before: tuple[int, float, Any, Any] | None,
         unary: Any,
         potts: Any,
-        full: Any,
         matrices: Any,
         moves: Any,
         outs: list[Any | None],

@@ -14,7 +14,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fwcrf.torch_ops.native import has_values
+from fwcrf.inputs.numbers import reals, shown
+from fwcrf.torch_ops.native import has_values, matmul
+from fwcrf.torch_ops.printed import in_one_line
 
 
 class Compatibility(Protocol):
@@ -36,6 +38,8 @@ class Potts:
     """M_st = w [s != t], or (w_s + w_t) / 2 [s != t] for one weight per label."""
 
     weight: Tensor  # () or (L,)
+
+    __repr__ = in_one_line
 
     def apply(self, y: Tensor) -> Tensor:
         w = self.weight.to(y)
@@ -64,6 +68,8 @@ class Diagonal:
 
     values: Tensor  # (L,)
 
+    __repr__ = in_one_line
+
     def apply(self, y: Tensor) -> Tensor:
         return y * self.values.to(y)
 
@@ -80,15 +86,22 @@ class Full:
 
     values: Tensor  # (L, L)
 
+    __repr__ = in_one_line
+
     def apply(self, y: Tensor) -> Tensor:
-        return y @ self.values.to(y)
+        return matmul(y, self.values.to(y))
 
     def matrix(self, num_labels: int) -> Tensor:
         return self.values
 
     def weighted(self, weight: Tensor) -> Full:
         product = weight.unsqueeze(-1) * self.values if weight.dim() else weight * self.values
-        return Full(0.5 * (product + product.mT))
+        return Full(symmetric(product))
+
+
+def symmetric(M: Tensor) -> Tensor:
+    """(M + M') / 2, which does not overflow."""
+    return 0.5 * M + 0.5 * M.mT
 
 
 def compatibility(value: float | Sequence[float] | Tensor | Compatibility, num_labels: int) -> Compatibility:
@@ -97,21 +110,22 @@ def compatibility(value: float | Sequence[float] | Tensor | Compatibility, num_l
     >>> compatibility(2.0, 3).matrix(3)
     tensor([[0., 2., 2.],
             [2., 0., 2.],
-            [2., 2., 0.]])
+            [2., 2., 0.]], dtype=torch.float64)
     """
     if isinstance(value, Potts | Diagonal | Full):
         return value
     if isinstance(value, float) and math.isfinite(value):
-        return Potts(torch.tensor(value))
-    m = torch.as_tensor(value)
-    m = m if m.is_floating_point() else m.float()
+        return Potts(torch.tensor(value, dtype=torch.float64, device="cpu"))
+    m = reals(value, "compatibility", torch.float64)  # the model's dtype is not known yet
     if m.shape not in ((), (num_labels,), (num_labels, num_labels)):
         raise ValueError(
             f"compatibility has shape {tuple(m.shape)}; expected a number (Potts), {num_labels} numbers "
             f"(diagonal) or a {num_labels} x {num_labels} matrix for {num_labels} labels."
         )
     if has_values(m) and not torch.isfinite(m).all():
-        raise ValueError("compatibility has NaN or infinite entries; expected finite numbers.")
+        raise ValueError(
+            f"compatibility={shown(value)} has NaN or infinite entries; expected finite numbers."
+        )
     if m.dim() == 0:
         return Potts(m)
-    return Diagonal(m) if m.dim() == 1 else Full(0.5 * (m + m.mT))
+    return Diagonal(m) if m.dim() == 1 else Full(symmetric(m))

@@ -10,16 +10,17 @@ for the label. ``linear`` and ``descend`` avoid the product of 0 and infinity.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from fwcrf.pairwise import Pairwise, inner
-from fwcrf.spectrum import extreme_eigenvalues
+from fwcrf.spectrum import Top, eigenvector, largest_eigenvalue
 from fwcrf.torch_ops.layout import unary_from_scores
-from fwcrf.torch_ops.native import FLOATS, has_values
+from fwcrf.torch_ops.magnitudes import ENERGY, bounded, is_large
+from fwcrf.torch_ops.native import FLOATS, has_values, kept_property, warn_caller, with_memory_errors
+from fwcrf.torch_ops.printed import in_one_line
 from fwcrf.torch_ops.simplex import softmax
 
 __all__ = ["Energy", "Objective", "descend", "inner", "linear", "unary_from_logits"]
@@ -58,10 +59,10 @@ def unary_from_logits(logits: Tensor, *, labels_last: bool = True) -> Tensor:
 
 
 def _unary(logits: Tensor, labels_last: bool) -> tuple[Tensor, bool]:
-    """u = -logits, and True if every entry is known to be finite."""
+    """u = -logits, and True if every entry is known to be finite and within the limits."""
     unary, extent = unary_from_scores(logits, labels_last=labels_last)
     if extent is not None:
-        if extent.finite:
+        if extent.ordinary:
             return unary, True
         if torch.isnan(logits).any():
             raise ValueError(
@@ -72,6 +73,28 @@ def _unary(logits: Tensor, labels_last: bool) -> tuple[Tensor, bool]:
     chosen = unary == -torch.inf
     pinned = chosen.any(-1, keepdim=True)
     return unary.masked_fill(pinned, torch.inf).masked_fill(chosen, -0.0), False
+
+
+class _FirstOrder(torch.autograd.Function):
+    """The identity, for a value whose derivative is exact and whose second derivative is not."""
+
+    @staticmethod
+    def forward(value: Tensor) -> Tensor:
+        return value.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:  # type: ignore[override]
+        if torch.is_grad_enabled():
+            raise RuntimeError(
+                "the gradient of L_f, the largest eigenvalue of P, was asked for with create_graph=True; "
+                "expected first derivatives only. 'mf', 'efw' and 'l2fw' with a schedule of step sizes do "
+                "not use L_f, and have derivatives of any order."
+            )
+        return g
 
 
 class Objective(Protocol):
@@ -106,7 +129,9 @@ class Objective(Protocol):
 class Energy:
     """E(x) = <x, P x> / 2 + <u, x>.
 
-    A unary energy of +inf forbids a label; a row in which every label is forbidden is an error.
+    A unary energy of +inf forbids a label; a row in which every label is forbidden is an error. A row with
+    numbers near the end of the float range, such as a mask of ``torch.finfo(dtype).max``, is stored relative
+    to its lowest energy, and forbids the labels far above it: see ``fwcrf.torch_ops.magnitudes``.
 
     >>> import torch
     >>> from fwcrf.kernels import Exact
@@ -122,6 +147,8 @@ class Energy:
         default=False, repr=False, compare=False, kw_only=True
     )  # the unary is valid and finite
 
+    __repr__ = in_one_line
+
     def __post_init__(self) -> None:
         if self.checked:
             return
@@ -133,8 +160,17 @@ class Energy:
             raise ValueError(
                 f"unary has shape {tuple(u.shape)}; expected (*batch, n, labels), none of them 0."
             )
-        if not has_values(u) or torch.isfinite(u.sum()):
-            return
+        if has_values(u):
+            low, high = (float(v) for v in u.detach().aminmax())
+            if low >= -ENERGY and high <= ENERGY:
+                return
+            self._check_infinite(u)
+            if not bool(is_large(u.detach()).any()):
+                return
+        object.__setattr__(self, "unary", bounded(u))
+
+    @staticmethod
+    def _check_infinite(u: Tensor) -> None:
         if torch.isnan(u).any() or (u == -torch.inf).any():
             raise ValueError(
                 "unary has NaN or -inf entries; expected finite energies, or +inf where a label is "
@@ -144,11 +180,13 @@ class Energy:
             raise ValueError("unary is +inf for every label of some node; leave at least one label allowed.")
 
     @staticmethod
+    @with_memory_errors
     def of_logits(pairwise: Pairwise, logits: Tensor, *, labels_last: bool = True) -> Energy:
         """The energy with u = -logits: see ``unary_from_logits``."""
         unary, finite = _unary(logits, labels_last)
         return Energy(pairwise, unary, checked=finite)
 
+    @with_memory_errors
     def value(self, x: Tensor) -> Tensor:
         """E(x) per image, ``(*batch,)``."""
         return 0.5 * inner(x, self.pairwise(x)) + linear(self.unary, x)
@@ -157,40 +195,82 @@ class Energy:
         """E(x) = <grad + u, x> / 2, given the gradient at x."""
         return 0.5 * (linear(grad, x) + linear(self.unary, x))
 
+    @with_memory_errors
     def grad(self, x: Tensor) -> Tensor:
         """P x + u."""
         return self.pairwise.plus(x, self.unary)
 
+    @with_memory_errors
     def hessian(self, d: Tensor) -> Tensor:
         """P d."""
         return self.pairwise(d)
 
+    @with_memory_errors
     def curvature(self, d: Tensor) -> Tensor:
         """<d, P d> per image: E(x + a d) = E(x) + a <grad, d> + a^2 / 2 curvature."""
         return inner(d, self.hessian(d))
 
     @property
+    @with_memory_errors
     def smoothness(self) -> Tensor:
         """L_f, ``(*batch,)``: the largest eigenvalue of P on directions within the simplices, at least 0.
 
         Such directions sum to 0 in every row. All other directions may have much larger eigenvalues: on the
         simplices, Potts with a Gaussian kernel is almost concave. Computed once, by Lanczos iteration.
+
+        With gradients, its derivative is the derivative of the eigenvalue, <v, dP v> with v the eigenvector.
         """
-        return self._smoothness
+        top = self._top
+        # The bound on the error moves at random with P. A value that has converged is much closer than that.
+        value = torch.where(
+            top.converged, top.value + self._tolerance * top.value.abs(), top.value + top.error
+        )
+        if torch.is_grad_enabled() and self._learned:
+            v = self._top_vector
+            quotient = inner(v, self._tangent(v))
+            value = value + _FirstOrder.apply(quotient - quotient.detach())
+        return value.clamp(min=0)
 
-    @cached_property
-    def _smoothness(self) -> Tensor:
-        def tangent(x: Tensor) -> Tensor:
-            y = self.pairwise(x - x.mean(-1, keepdim=True))
-            return y - y.mean(-1, keepdim=True)
+    @kept_property
+    def _learned(self) -> bool:
+        """True if P depends on a tensor that requires gradients."""
+        # Hooks of its own: a checkpoint counts the tensors that each of its runs saves.
+        hooks = torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t)
+        with torch.enable_grad(), hooks:
+            return self.pairwise(torch.zeros_like(self.unary)).requires_grad
 
-        found = extreme_eigenvalues(tangent, self.unary.detach())
-        return (found.highest + found.highest_error).clamp(min=0)
+    @kept_property
+    def _top(self) -> Top:
+        return largest_eigenvalue(self._tangent, self.unary.detach(), tol=self._tolerance)
 
+    @property
+    def _tolerance(self) -> float:
+        return 1e-8 if self.unary.dtype == torch.float64 else 1e-5
+
+    @kept_property
+    def _top_vector(self) -> Tensor:
+        top = self._top
+        if not bool(top.converged.all()):
+            share = float((top.error / (top.value + top.error).abs()).max())
+            warn_caller(
+                f"the largest eigenvalue of P (L_f) is known to {share:.1g} of its value only, and so is its "
+                f"gradient, after {top.coefficients.shape[-1]} steps of Lanczos iteration; expected "
+                "convergence. A solver that does not use it ('mf', 'efw', 'l2fw'), or "
+                "Adaptive(smoothness=...), has exact gradients."
+            )
+        return eigenvector(self._tangent, self.unary.detach(), top.coefficients)
+
+    def _tangent(self, x: Tensor) -> Tensor:
+        """P on directions within the simplices."""
+        y = self.pairwise(x - x.mean(-1, keepdim=True))
+        return y - y.mean(-1, keepdim=True)
+
+    @with_memory_errors
     def start(self) -> Tensor:
         """softmax(-unary), a new tensor: the point from which solvers start."""
         return softmax(self.unary, -1.0)
 
+    @with_memory_errors
     def of_labels(self, labels: Tensor) -> Tensor:
         """E of a labelling ``(*batch, n)`` of integers, ``(*batch,)``."""
         num_labels = self.unary.shape[-1]

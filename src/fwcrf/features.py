@@ -15,10 +15,26 @@ from torch import Tensor
 
 from fwcrf import _core
 from fwcrf.inputs.arrays import locate
-from fwcrf.torch_ops.native import check_finite, empty, threads_for, warn_caller
+from fwcrf.inputs.numbers import real
+from fwcrf.torch_ops.native import (
+    check_finite,
+    empty,
+    has_values,
+    threads_for,
+    untraced,
+    unwrapped,
+    warn_caller,
+)
 
+_DEVIATIONS = (
+    "positive, finite standard deviations in the units of the data (pixels for positions, grey levels for "
+    "colours)"
+)
 # With a bandwidth below this, two different whole numbers are not neighbours.
 _BETWEEN_WHOLE = 0.3
+# Colour bandwidths up to this are for values of 0 to 255; scaled to them, fewer than two grey levels are a
+# mistake.
+_FOR_BYTES, _GREY_LEVELS = 64.0, 2.0
 
 
 def pixels(
@@ -54,17 +70,23 @@ def bandwidths(
     value: float | Sequence[float] | Tensor | np.ndarray, count: int, name: str
 ) -> tuple[float, ...]:
     """One positive standard deviation per axis from a number or a sequence."""
+    if isinstance(value, Tensor):
+        value = unwrapped(value)
+        if not has_values(value):
+            raise TypeError(
+                f"torch.vmap over {name} was asked for; expected the same bandwidths in all calls. A loop "
+                "over the bandwidths takes different ones."
+            )
     if isinstance(value, Tensor | np.ndarray):
         value = value.tolist()
-    values = tuple(float(v) for v in value) if isinstance(value, Sequence) else (float(value),) * count  # type: ignore[arg-type]
+    several = isinstance(value, Sequence) and not isinstance(value, str)
+    values: Sequence[float] = value if several else (value,) * count  # type: ignore[assignment]
     if len(values) != count:
         raise ValueError(f"{name}={value!r} has {len(values)} entries; expected one number or {count}.")
-    if not all(math.isfinite(v) and v > 0 for v in values):
-        raise ValueError(
-            f"{name}={value!r}; expected positive, finite standard deviations in the units of the data "
-            "(pixels for positions, grey levels for colours)."
-        )
-    return values
+    for v in values:
+        if type(v) not in (float, int) or not 0 < v < math.inf:
+            real(v, name, _DEVIATIONS, lambda s: 0 < s < math.inf)
+    return tuple(map(float, values))
 
 
 def reciprocals(value: float | Sequence[float] | Tensor | np.ndarray, name: str, like: Tensor) -> Tensor:
@@ -72,7 +94,7 @@ def reciprocals(value: float | Sequence[float] | Tensor | np.ndarray, name: str,
     count = like.shape[-1]
     if not isinstance(value, Tensor):
         return like.new_tensor(bandwidths(value, count, name)).reciprocal()
-    if not torch.compiler.is_compiling():
+    if has_values(unwrapped(value)):
         bandwidths(value, count, name)
     return value.to(like).expand(count).reciprocal()
 
@@ -108,21 +130,22 @@ def bilateral(
     ``origin`` is as in ``positions``. Differentiable in the values, and in bandwidths that are tensors.
     """
     learned = any(isinstance(t, Tensor) and t.requires_grad for t in (values, xy, color))
-    if values.is_cpu and not (learned and torch.is_grad_enabled()) and not torch.compiler.is_compiling():
+    if untraced(values) and not (learned and torch.is_grad_enabled()):
+        out = empty((*values.shape[:-1], len(shape) + values.shape[-1]), values.dtype)
+        threads = threads_for(out.numel())
         scales = (*bandwidths(xy, len(shape), "xy"), *bandwidths(color, values.shape[-1], "color"))
         flat = values.detach().reshape(-1, *values.shape[-2:])
-        out = empty((*values.shape[:-1], len(scales)), values.dtype)
         if not _core.bilateral_features(
             flat,
-            torch.tensor(shape),
-            torch.tensor(scales, dtype=values.dtype).reciprocal(),
+            torch.tensor(shape, dtype=torch.int64, device="cpu"),
+            values.new_tensor(scales).reciprocal(),
             out.view(*flat.shape[:-1], -1),
-            threads_for(out.numel()),
+            threads,
         ):
             check_finite(values, "image")
         if origin is not None and any(origin):
             corner = [first / scale for first, scale in zip(origin, scales, strict=False)]
-            out[..., : len(shape)] += torch.tensor(corner, dtype=out.dtype)
+            out[..., : len(shape)] += out.new_tensor(corner)
         return out
     check_finite(values, "image")
     place = positions(shape, values, xy, origin)
@@ -131,11 +154,12 @@ def bilateral(
 
 
 def check_units(values: Callable[[], Tensor], kind: str, color: Sequence[float], name: str) -> None:
-    """Warn if colour bandwidths exceed all differences of values, or are too small for whole numbers.
+    """Warn if colour bandwidths exceed all differences of values, or are far too small for them.
 
-    ``values`` is called only if the dtype leaves doubt.
+    ``kind`` is "byte" or "i" for whole numbers, of 8 bits or more, and "f" for floating point. ``values`` is
+    called only if the dtype leaves doubt.
     """
-    if kind == "i" and max(color) >= _BETWEEN_WHOLE:
+    if kind == "byte" and max(color) >= _BETWEEN_WHOLE:
         return
     sample = values()
     low, high = (float(v) for v in sample.aminmax())
@@ -151,9 +175,16 @@ def check_units(values: Callable[[], Tensor], kind: str, color: Sequence[float],
             "the units of the data: pass values from 0 to 255, or for 0 to 1 a bandwidth such as "
             f"color={13 / 255:.2f}."
         )
-    if kind == "i" and high - low > 1:
+    elif kind != "f" and high - low > 1 and max(color) < _BETWEEN_WHOLE:
         warn_caller(
             f"{name} has whole numbers from {low:g} to {high:g}, and the colour bandwidth is "
             f"{max(color):g}: only equal values are neighbours. Bandwidths are in the units of the data: "
             "color=13 is usual for 0 to 255."
+        )
+    elif low >= 0 and high > 255 and max(color) <= _FOR_BYTES and 255 * max(color) < _GREY_LEVELS * high:
+        # Signed values, as of CT, have units of their own.
+        warn_caller(
+            f"{name} has values up to {high:g}, and the colour bandwidth is {max(color):g}, which is meant "
+            "for values from 0 to 255: hardly any two pixels are alike. Bandwidths are in the units of the "
+            f"data: pass {name} * {255 / high:.3g}, or a bandwidth such as color={13 / 255 * high:.3g}."
         )

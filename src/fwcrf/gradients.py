@@ -4,7 +4,7 @@
 way         gradient of                     memory                         time of backward
 ==========  ==============================  =============================  ======================
 Unrolled    the K steps                     K steps                        as long as forward
-Checkpoint  the K steps                     one step and K iterates        one more forward
+Checkpoint  the K steps                     a step and 2 sqrt(K) iterates  two more forwards
 Implicit    the fixed point                 one step, a few iterates       a linear system
 ==========  ==============================  =============================  ======================
 
@@ -14,6 +14,7 @@ x, differentiable in every tensor of the energy and of the solver.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -60,16 +61,22 @@ class Unrolled:
 class Checkpoint:
     """Backpropagation that computes each step again: the same gradients in less memory.
 
-    The iterates of all steps are stored, but no tensors inside a step. Each step is computed twice.
+    The forward pass stores the first iterate of each of about sqrt(K) segments. The backward pass computes
+    one segment at a time again, of which it stores the iterates, and then each step with all its tensors.
     """
 
     def check(self, solver: Solver) -> None:
         pass
 
     def __call__(self, f: Energy, solver: Solver, x0: Tensor | None, num_steps: int) -> Tensor:
+        f.pairwise.check(f.unary)
         state = solver.init(f, f.start() if x0 is None else x0)
-        run = _halves if torch.is_grad_enabled() else _steps
-        return run(f, solver, state, 0, num_steps).x
+        if not torch.is_grad_enabled():
+            return _steps(f, solver, state, 0, num_steps).x
+        length = max(1, math.isqrt(num_steps))
+        for first in range(0, num_steps, length):
+            state = _again_in_backward(_segment, f, solver, state, first, min(first + length, num_steps))
+        return state.x
 
 
 @dataclass(frozen=True)
@@ -102,6 +109,7 @@ class Implicit:
 
     def __call__(self, f: Energy, solver: Solver, x0: Tensor | None, num_steps: int) -> Tensor:
         self.check(solver)
+        f.pairwise.check(f.unary)
         state = solver.init(f, (f.start() if x0 is None else x0).detach())
         with torch.no_grad():
             state, residual = self._settle(f, solver, state)
@@ -181,16 +189,31 @@ def _steps(f: Energy, solver: Solver, state: Any, start: int, stop: int) -> Any:
     return state
 
 
-def _halves(f: Energy, solver: Solver, state: Any, start: int, stop: int) -> Any:
-    """The state after the steps from start to stop, which the backward pass computes again."""
-    return checkpoint(_split, f, solver, state, start, stop, use_reentrant=False, preserve_rng_state=False)
-
-
-def _split(f: Energy, solver: Solver, state: Any, start: int, stop: int) -> Any:
-    if stop - start <= 1:
+def _segment(f: Energy, solver: Solver, state: Any, start: int, stop: int) -> Any:
+    if stop - start == 1:
         return _steps(f, solver, state, start, stop)
-    middle = (start + stop) // 2
-    return _halves(f, solver, _halves(f, solver, state, start, middle), middle, stop)
+    for k in range(start, stop):
+        state = _again_in_backward(_steps, f, solver, state, k, k + 1)
+    return state
+
+
+def _again_in_backward(
+    run: Callable[..., Any], f: Energy, solver: Solver, state: Any, start: int, stop: int
+) -> Any:
+    """The state after some steps, whose tensors the backward pass computes again.
+
+    A checkpoint stores tensors that are arguments of their own, and gives them to the checkpoint around it to
+    compute again. Tensors inside another argument would stay in memory.
+    """
+    kind = type(state)  # the closure must not hold the state
+    fields = [value if isinstance(value, Tensor) else None for value in state]
+    rest = [None if isinstance(value, Tensor) else value for value in state]
+
+    def again(*tensors: Tensor | None) -> Any:
+        values = [kept if tensor is None else tensor for kept, tensor in zip(rest, tensors, strict=True)]
+        return run(f, solver, kind(*values), start, stop)
+
+    return checkpoint(again, *fields, use_reentrant=False, preserve_rng_state=False)
 
 
 def bicgstab(

@@ -6,26 +6,29 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from fwcrf import gradients, pairwise, solvers, stepsizes
-from fwcrf.compatibility import Compatibility, Diagonal, Full
+from fwcrf.compatibility import Compatibility, Diagonal, Full, symmetric
 from fwcrf.compatibility import compatibility as read_compatibility
 from fwcrf.energy import Energy
 from fwcrf.gradients import Gradient
-from fwcrf.inputs.arrays import check_same_grid, scores_flat
-from fwcrf.kernels import Bilateral, Spatial
-from fwcrf.kernels.kernel import Kernel, Weight, read_kernels
-from fwcrf.regularizers import Simplex
+from fwcrf.inputs.arrays import check_same_grid, locate, scores_flat
+from fwcrf.inputs.numbers import real, whole
+from fwcrf.inputs.scores import check_balance, check_logits, rarity
+from fwcrf.inputs.tiles import sample
+from fwcrf.kernels.kernel import Kernel, Weight, check_image, read_kernels
+from fwcrf.presets import OF_PRESET, OWN_KERNELS, Preset, Unset
+from fwcrf.presets import get as get_preset
+from fwcrf.regularizers import Mixed, Simplex
 from fwcrf.rounding import Rounding
 from fwcrf.solvers import FrankWolfe, Solution, Solver
 from fwcrf.solvers.frank_wolfe import regularized
 from fwcrf.torch_ops.layout import log_probabilities, transposed
-from fwcrf.torch_ops.native import full_precision
+from fwcrf.torch_ops.native import as_tensor, full_precision, has_values, kept_property, with_memory_errors
 from fwcrf.torch_ops.simplex import softmax
 
 LEARNABLE = ("weights", "compatibility", "lambda", "steps", "skip", "bandwidths")
@@ -78,6 +81,9 @@ class DenseCRF(nn.Module):
 
     Lambda and bandwidths stay within a factor of 100 of their initial values.
 
+    ``preset`` names the model as in ``fwcrf.refine``, by default the paper's: kernels, compatibility, solver,
+    self-edges and ``balance``. The number of steps is the layer's own.
+
     >>> crf = DenseCRF(num_labels=3, learnable=("weights", "lambda"))
     >>> [name for name, _ in crf.named_parameters()]
     ['weights', 'log_lambda']
@@ -97,58 +103,66 @@ class DenseCRF(nn.Module):
     raw_steps: nn.Parameter
     raw_skip: nn.Parameter
     log_bandwidths: nn.ParameterDict
+    _checked: bool = False  # True after the first image
 
+    @with_memory_errors
     def __init__(
         self,
         num_labels: int,
         kernels: Sequence[Kernel] | None = None,
-        compatibility: float | Sequence[float] | Tensor | Compatibility = 1.0,
-        solver: str | Solver = "l2fw",
+        compatibility: float | Sequence[float] | Tensor | Compatibility | Unset = OF_PRESET,
+        solver: str | Solver | Unset = OF_PRESET,
         num_steps: int = 5,
         learnable: Sequence[str] = (),
         skip: float = 0.0,
         *,
+        preset: str | Preset = "paper",
+        balance: float | Unset = OF_PRESET,
         init: Init = "potts",
         noise: float = 0.0,
         weights: Weights = "scalar",
         gradient: str | Gradient = "unrolled",
-        self_edges: bool = False,
+        self_edges: bool | Unset = OF_PRESET,
         spatial_dims: int = 2,
         epsilon: float = 1e-6,
     ) -> None:
         super().__init__()
+        chosen = get_preset(preset if kernels is None else OWN_KERNELS).arguments()
+        compat = chosen["compatibility"] if isinstance(compatibility, Unset) else compatibility
         _check_settings(num_labels, num_steps, learnable, skip, init, noise, weights, spatial_dims, epsilon)
-        self.num_labels = num_labels
-        self.num_classes = max(2, num_labels)  # a single logit is the second of two
-        self.kernels = (Spatial(), Bilateral()) if kernels is None else read_kernels(kernels)
-        self.solver = solvers.get(solver) if isinstance(solver, str) else solver
-        self.num_steps = num_steps
+        self.num_labels: int = int(num_labels)
+        self.num_classes = max(2, self.num_labels)  # a single logit is the second of two
+        self.kernels = chosen["kernels"] if kernels is None else read_kernels(kernels)
+        self.solver = solvers.as_solver(chosen["solver"] if isinstance(solver, Unset) else solver)
+        self.balance: float = chosen["balance"] if isinstance(balance, Unset) else check_balance(balance)
+        self.num_steps: int = int(num_steps)
         self.learnable = tuple(name for name in LEARNABLE if name in learnable)
         self.gradient = gradients.get(gradient)
         self.gradient.check(self.solver)
-        self.self_edges = self_edges
-        self.spatial_dims = spatial_dims
-        self.epsilon = epsilon
-        self._skip = skip
-        self._compatibility = _initial(compatibility, init, self.num_classes)
+        self._refuse_what_cannot_be_trained()
+        self.self_edges: bool = chosen["self_edges"] if isinstance(self_edges, Unset) else self_edges
+        self.spatial_dims: int = int(spatial_dims)
+        self.epsilon: float = float(epsilon)
+        self._skip = float(skip)
+        self._compatibility = _initial(compat, init, self.num_classes)
         self._warn_if_nothing_can_be_learned()
 
         if "weights" in learnable:
-            self.weights = nn.Parameter(self._initial_weights(weights))
+            self.weights = _parameter(self._initial_weights(weights))
             if weights == "full":
                 _add_noise(self.weights, noise)
         if "compatibility" in learnable:
-            self.compatibility = nn.Parameter(self._compatibility.matrix(self.num_classes).detach().clone())
+            self.compatibility = _parameter(self._compatibility.matrix(self.num_classes))
             _add_noise(self.compatibility, noise)
         if "lambda" in learnable:
-            self.log_lambda = nn.Parameter(self._initial_lambda().log())
+            self.log_lambda = _parameter(self._initial_lambda(), torch.log)
         if "steps" in learnable:
-            self.raw_steps = nn.Parameter(self._initial_steps())
+            self.raw_steps = _parameter(self._initial_steps())
         if "skip" in learnable:
-            self.raw_skip = nn.Parameter(torch.tensor(float(skip)))
+            self.raw_skip = _parameter(as_tensor(skip, torch.float64))
         if "bandwidths" in learnable:
             self.log_bandwidths = nn.ParameterDict(
-                {name: nn.Parameter(value.log()) for name, value in self._initial_bandwidths().items()}
+                {name: _parameter(value, torch.log) for name, value in self._initial_bandwidths().items()}
             )
 
     # --- values of the parameters ---------------------------------------------------------------
@@ -161,13 +175,13 @@ class DenseCRF(nn.Module):
     @property
     def steps(self) -> Tensor:
         """The step sizes, ``(num_steps,)``, in [0, 1]."""
-        return fold(self.raw_steps) if "steps" in self.learnable else self._initial_steps()
+        return fold(self.raw_steps) if "steps" in self.learnable else self._initial_steps().float()
 
     @property
     def lambda_(self) -> Tensor:
         """The weight of the regularizer, positive."""
         start = self._initial_lambda()
-        return _near(self.log_lambda, start) if "lambda" in self.learnable else start
+        return _near(self.log_lambda, start) if "lambda" in self.learnable else start.float()
 
     @property
     def bandwidths(self) -> dict[str, Tensor]:
@@ -175,10 +189,13 @@ class DenseCRF(nn.Module):
         start = self._initial_bandwidths()
         if "bandwidths" in self.learnable:
             start = {name: _near(self.log_bandwidths[name], value) for name, value in start.items()}
+        else:
+            start = {name: value.float() for name, value in start.items()}
         return {name.replace("_", "."): value for name, value in start.items()}
 
     # --- from image and logits to the result ----------------------------------------------------
 
+    @with_memory_errors
     def forward(self, image: Tensor, logits: Tensor) -> Tensor:
         """Log-probabilities in the layout of ``logits``; with ``num_labels=1`` one logit per pixel."""
         with full_precision(logits):
@@ -192,15 +209,30 @@ class DenseCRF(nn.Module):
             grid = logits.shape[-self.spatial_dims :]
             return log_probabilities(x, self.epsilon, grid, single=self.num_labels == 1).to(logits.dtype)
 
+    @with_memory_errors
     def energy(self, image: Tensor, logits: Tensor) -> Energy:
         """The energy that the layer minimises, over ``(*batch, n, L)`` with pixels in row-major order."""
         check_same_grid(image, logits, self.spatial_dims, "logits")
         scores = scores_flat(logits, self.num_labels, self.spatial_dims, "logits")
+        if not self._checked and has_values(image) and has_values(logits):
+            self._check(image, logits)
         if self.num_labels == 1:
             scores = torch.cat([torch.zeros_like(scores), scores], -2)
+        if self.balance:
+            grid = logits.shape[-self.spatial_dims :]
+            window = sample(slice(0, size) for size in grid)
+            some = scores.unflatten(-1, grid)[(..., *window)].flatten(-self.spatial_dims)
+            scores = scores + self.balance * rarity(some.mT).mT
         P = self._pairwise(image, scores.dtype)
         return Energy.of_logits(P, scores, labels_last=False)
 
+    def _check(self, image: Tensor, logits: Tensor) -> None:
+        """Warn about the units of the first image and of its logits; later ones are taken to be alike."""
+        check_image(locate(image, "image", self.spatial_dims, channels="required"), self.kernels)
+        check_logits(locate(logits, "logits", self.spatial_dims, channels="required"))
+        self._checked = True
+
+    @with_memory_errors
     def solve(
         self,
         image: Tensor,
@@ -245,13 +277,13 @@ class DenseCRF(nn.Module):
     def _pairwise(self, image: Tensor, dtype: torch.dtype) -> pairwise.Pairwise:
         compat: Compatibility | list[Compatibility] = self._compatibility
         if "compatibility" in self.learnable:
-            compat = Full(_symmetric(self.compatibility))
+            compat = Full(symmetric(self.compatibility))
         weights: Sequence[Weight] | None = None
         if "weights" in self.learnable:
             weights = list(self.weights)
             if self.weights.dim() == 3:
                 M = compat.matrix(self.num_classes).to(self.weights)
-                compat, weights = [Full(_symmetric(W @ M)) for W in self.weights], [1.0] * len(self.kernels)
+                compat, weights = [Full(symmetric(W @ M)) for W in self.weights], [1.0] * len(self.kernels)
         return pairwise.of_image(
             self._kernels(), image, self.num_classes, compat=compat, weights=weights,
             self_edges=self.self_edges, spatial_dims=self.spatial_dims, dtype=dtype,
@@ -269,7 +301,8 @@ class DenseCRF(nn.Module):
     def _solver(self) -> Solver:
         solver: Any = self.solver
         if "lambda" in self.learnable:
-            solver = replace(solver, regularizer=replace(solver.regularizer, weight=self.lambda_))
+            name, _ = _regularizer_weight(solver)
+            solver = replace(solver, regularizer=replace(solver.regularizer, **{name: self.lambda_}))
         if "steps" in self.learnable:
             solver = replace(solver, stepsize=stepsizes.Sequence(self.steps))
         return solver
@@ -280,7 +313,7 @@ class DenseCRF(nn.Module):
         L = self.num_classes
         each = []
         for kernel in self.kernels:
-            w = torch.as_tensor(kernel.weight, dtype=torch.get_default_dtype()).detach()
+            w = as_tensor(kernel.weight, torch.float64).detach()
             if kind == "scalar" and w.dim():
                 raise ValueError(
                     f"a kernel has {len(w)} weights, one per label; learn them as such: weights='label'."
@@ -288,18 +321,18 @@ class DenseCRF(nn.Module):
             if kind != "scalar":
                 w = w.expand(L)
             each.append(torch.diag(w) if kind == "full" else w)
-        return torch.stack(each).clone()
+        return torch.stack(each)
 
     def _initial_lambda(self) -> Tensor:
-        weight = getattr(getattr(self.solver, "regularizer", None), "weight", None)
+        _, weight = _regularizer_weight(self.solver)
         if weight is None:
             raise ValueError(
-                f"'lambda' was asked for with {self.solver!r}, which has none; expected a solver with a "
-                "regularizer, for example 'l2fw' or 'efw'."
+                f"'lambda' was asked for with {self.solver!r}, which has none, or one that changes from step "
+                "to step; expected a solver with a regularizer of one weight, for example 'l2fw' or 'efw'."
             )
         if isinstance(weight, Tensor) and weight.dim():
             raise ValueError("'lambda' was asked for with one weight per node; expected one for all.")
-        return torch.tensor(torch.as_tensor(weight).item())
+        return torch.tensor(float(weight), dtype=torch.float64, device="cpu")
 
     def _initial_steps(self) -> Tensor:
         rule = getattr(self.solver, "stepsize", None)
@@ -308,13 +341,14 @@ class DenseCRF(nn.Module):
                 f"'steps' was asked for with {self.solver!r} and num_steps={self.num_steps}; expected a "
                 "solver whose steps are numbers, or a rule that depends on k alone, to start from."
             )
-        return torch.tensor([torch.as_tensor(rule.at(k)).item() for k in range(self.num_steps)])
+        steps = [float(rule.at(k)) for k in range(self.num_steps)]
+        return torch.tensor(steps, dtype=torch.float64, device="cpu")
 
     def _initial_bandwidths(self) -> dict[str, Tensor]:
         found = {}
         for i, kernel in enumerate(self.kernels):
             for name, given in kernel.bandwidths().items():
-                value = torch.as_tensor(given, dtype=torch.get_default_dtype()).detach()
+                value = as_tensor(given, torch.float64).detach()
                 value = value.expand(self.spatial_dims) if name == "xy" else value
                 found[f"{i}_{name}"] = value.clone()
         if not found:
@@ -323,6 +357,18 @@ class DenseCRF(nn.Module):
                 "Features of your own carry their scale: learn them."
             )
         return found
+
+    def _refuse_what_cannot_be_trained(self) -> None:
+        if getattr(self.solver, "graphs_only", False):
+            raise ValueError(
+                f"solver={self.solver!r} works on the linear relaxation of a sparse graph; expected one of "
+                f"{', '.join(solvers.names())}. SparseMRF(...).solve('lp-...') takes it."
+            )
+        if "steps" in self.learnable and isinstance(self.gradient, gradients.Implicit):
+            raise ValueError(
+                "learnable has 'steps' with implicit gradients; expected gradient='unrolled' or "
+                "'checkpoint'. A fixed point does not depend on the step sizes: nothing would be learned."
+            )
 
     def _warn_if_nothing_can_be_learned(self) -> None:
         s = self.solver
@@ -341,38 +387,49 @@ class DenseCRF(nn.Module):
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in settings)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GridSolution(Solution):
     """A solution in the layout of an image; ``x`` is the point in the layout of the solver."""
 
     x: Tensor = field(kw_only=True)  # (*batch, n, L)
     grid: tuple[int, ...] = field(kw_only=True)
 
-    @cached_property
+    @kept_property
     def labels(self) -> Tensor:
         """``(*batch, *grid)``."""
         return self._labels.unflatten(-1, self.grid)
 
-    @cached_property
+    @kept_property
     def energy(self) -> Tensor:
         """E of the labels, one per image, ``(*batch,)`` in float64."""
         with torch.no_grad():
             return self.objective.of_labels(self._labels)
 
-    @cached_property
+    @kept_property
     def _labels(self) -> Tensor:
         with torch.no_grad():
             return self.rounding(self.objective, self.x.detach())
+
+
+def _regularizer_weight(solver: Solver) -> tuple[str, float | Tensor | None]:
+    """The field of the regularizer that holds lambda, and its value; None if there is no such field."""
+    regularizer = getattr(solver, "regularizer", None)
+    if isinstance(regularizer, type):  # a regularizer for every step: anneal-fw
+        return "weight", None
+    name = "l2" if isinstance(regularizer, Mixed) else "weight"
+    return name, getattr(regularizer, name, None)
+
+
+def _parameter(start: Tensor, mapped: Callable[[Tensor], Tensor] = torch.clone) -> nn.Parameter:
+    """A new parameter, in torch's default dtype and device as the parameters of every module."""
+    start = start.detach().to(torch.get_default_device(), torch.get_default_dtype())
+    return nn.Parameter(mapped(start))
 
 
 def _near(log_value: Tensor, start: Tensor) -> Tensor:
     """exp of a parameter, within a factor of ``_RANGE`` of its initial value ``start``."""
     middle, half = start.to(log_value).log(), math.log(_RANGE)
     return fold(log_value, middle - half, middle + half).exp()
-
-
-def _symmetric(M: Tensor) -> Tensor:
-    return 0.5 * (M + M.mT)
 
 
 def _add_noise(parameter: nn.Parameter, noise: float) -> None:
@@ -389,16 +446,16 @@ def _initial(value: float | Sequence[float] | Tensor | Compatibility, init: Init
             f"init='negative-identity' with compatibility of type {type(value).__name__}; expected a number "
             "w, for -w I. init='potts' takes any compatibility as it is."
         )
-    return Diagonal(torch.full((L,), -float(value)))
+    return Diagonal(torch.full((L,), -float(value), dtype=torch.float64, device="cpu"))
 
 
 def _check_settings(
     num_labels: int, num_steps: int, learnable: Sequence[str], skip: float, init: str, noise: float,
     weights: str, spatial_dims: int, epsilon: float,
 ) -> None:  # fmt: skip
-    for name, value, least in (("num_labels", num_labels, 1), ("num_steps", num_steps, 0)):
-        if isinstance(value, bool) or int(value) != value or value < least:
-            raise ValueError(f"{name}={value!r}; expected a whole number of at least {least}.")
+    whole(num_labels, "num_labels", 1)
+    whole(num_steps, "num_steps", 0)
+    whole(spatial_dims, "spatial_dims", 1)
     if isinstance(learnable, str):
         raise TypeError(f"learnable={learnable!r} is one string; expected a sequence: ({learnable!r},).")
     for name in learnable:
@@ -409,11 +466,6 @@ def _check_settings(
             raise ValueError(f"{name}={value!r} is not known; expected one of {', '.join(known)}.")
     if weights != "scalar" and "weights" not in learnable:
         raise ValueError(f"weights={weights!r} without 'weights' in learnable; name it there.")
-    if not 0 <= skip <= 1:
-        raise ValueError(f"skip={skip!r}; expected a number from 0 to 1.")
-    if not noise >= 0:
-        raise ValueError(f"noise={noise!r}; expected a standard deviation of 0 or more.")
-    if spatial_dims < 1:
-        raise ValueError(f"spatial_dims={spatial_dims!r}; expected at least 1.")
-    if not 0 < epsilon < 1:
-        raise ValueError(f"epsilon={epsilon!r}; expected a number between 0 and 1.")
+    real(skip, "skip", "a number from 0 to 1", lambda s: 0 <= s <= 1)
+    real(noise, "noise", "a standard deviation of 0 or more", lambda s: 0 <= s < math.inf)
+    real(epsilon, "epsilon", "a number between 0 and 1", lambda e: 0 < e < 1)

@@ -18,28 +18,47 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwcrf.compatibility import Compatibility, compatibility
+from fwcrf.compatibility import Compatibility, Potts, compatibility, symmetric
 from fwcrf.engine.limits import Refusal
 from fwcrf.engine.model import Model
+from fwcrf.inputs.numbers import reals, shown
 from fwcrf.kernels.kernel import Domain, Kernel, Weight, read_kernels
 from fwcrf.kernels.operator import Operator
-from fwcrf.torch_ops.native import has_values
+from fwcrf.torch_ops.magnitudes import WEIGHT, refuse_weight
+from fwcrf.torch_ops.native import matmul
+from fwcrf.torch_ops.printed import in_one_line
 
 
 def inner(a: Tensor, b: Tensor) -> Tensor:
     """<a, b> per image, ``(*batch,)``, in float64."""
-    return (a * b).sum((-2, -1), dtype=torch.float64)
+    # Over labels in the dtype of a: a sum of all entries in float64 would first copy the product in float64.
+    return (a * b).sum(-1).sum(-1, dtype=torch.float64)
+
+
+def largest(values: Tensor) -> float:
+    """The largest absolute value; 0 if the values cannot be read."""
+    hidden = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active() or values.is_meta
+    if hidden or values.numel() == 0 or isinstance(values, torch._subclasses.FakeTensor):
+        return 0.0
+    return float(values.detach().abs().max())
 
 
 class SelfEdges(NamedTuple):
-    """diag(weight) (x) matrix: the edges from each node to itself."""
+    """diag(weight) (x) M: the edges from each node to itself.
+
+    Edges with one object ``compat`` have the same matrix for all values of the parameters.
+    """
 
     weight: Tensor  # (*batch, n)
-    matrix: Tensor  # (L, L)
+    compat: Compatibility
+
+    __repr__ = in_one_line
 
 
 class Pairwise(ABC):
     """P on ``(*batch, n, L)``, symmetric; closed under + and multiplication by a number."""
+
+    magnitude: float = 0.0  # the largest |weight x compatibility|; 0 if it is not known
 
     @abstractmethod
     def __call__(self, x: Tensor) -> Tensor:
@@ -54,8 +73,9 @@ class Pairwise(ABC):
         return self(x) + unary
 
     def check(self, x: Tensor) -> None:
-        """Refuse points with another number of labels than P has."""
-        return None
+        """Refuse weights whose sums may overflow, and an x with another number of labels than P has."""
+        if self.magnitude > WEIGHT:
+            refuse_weight(self.magnitude)
 
     def engine(self) -> Model | Refusal:
         """The native model of P, or the reason why there is none."""
@@ -99,7 +119,10 @@ class Dense(Pairwise):
         return self._term_by_term(x) + unary if model is None else model.apply(x, unary)
 
     def engine(self) -> Model | Refusal:
-        return Refusal("torch is tracing the code") if torch.compiler.is_compiling() else self._model
+        # A model that is kept must not hold tensors of one trace or transform.
+        if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+            return Refusal("torch traces or transforms the code")
+        return self._model
 
     def check(self, x: Tensor) -> None:
         for part in self._parts():
@@ -119,7 +142,7 @@ class Dense(Pairwise):
         self.check(x)
         return model if model.refuse(x, unary) is None else None
 
-    @cached_property
+    @cached_property  # its tables have no gradients: no mode changes them
     def _model(self) -> Model | Refusal:
         parts = self._parts()
         if not all(isinstance(part, Kronecker) for part in parts):
@@ -127,7 +150,7 @@ class Dense(Pairwise):
         return Model.of([(part.operator, part.compat) for part in parts])  # type: ignore[attr-defined]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Kronecker(Dense):
     """K (x) M: K weighs the neighbours, M penalises their labels."""
 
@@ -135,6 +158,10 @@ class Kronecker(Dense):
     compat: Compatibility
     num_labels: int
     with_diagonal: Operator | None = None  # K before its diagonal was removed, or K itself; None if unknown
+    factors: tuple[Tensor, Compatibility] | None = None  # (w, N) with M = w N for a number w
+    magnitude: float = 0.0  # the largest |entry| of M; 0 if it is not known
+
+    __repr__ = in_one_line
 
     def _term_by_term(self, x: Tensor) -> Tensor:
         self.check(x)
@@ -144,24 +171,25 @@ class Kronecker(Dense):
         return [self]
 
     def check(self, x: Tensor) -> None:
-        """Refuse an x whose number of labels is not ``num_labels``."""
+        """Refuse an x whose number of labels is not ``num_labels``, and weights that are too large."""
         if x.dim() < 2 or x.shape[-1] != self.num_labels:
             raise ValueError(
                 f"x has shape {tuple(x.shape)}; expected (*batch, {self.operator.n}, {self.num_labels}): "
                 f"{self.num_labels} labels on the last axis."
             )
+        if self.magnitude > WEIGHT:
+            refuse_weight(self.magnitude)
 
     def to_dense(self) -> Tensor:
         K = self.operator.to_dense()
         M = self.compat.matrix(self.num_labels).to(K)
-        product = torch.einsum("...ij,st->...isjt", K, M)
-        size = K.shape[-1] * self.num_labels
-        return product.reshape(*K.shape[:-2], size, size)
+        return _kronecker(K, M)
 
     def absolute_row_sums(self, num_labels: int) -> Tensor:
         # Gaussian kernels and their approximations have no negative entries.
         sums = self.operator.row_sums()
-        return sums.unsqueeze(-1) * self.compat.matrix(num_labels).to(sums).abs().sum(-1)
+        of_labels = _absolute_sums(self.compat, num_labels).to(sums)
+        return sums.unsqueeze(-1) * of_labels
 
     def self_edges(self) -> list[SelfEdges] | None:
         if self.with_diagonal is None:
@@ -169,14 +197,18 @@ class Kronecker(Dense):
         kept = self.with_diagonal is self.operator
         removed = self.with_diagonal.diagonal()
         removed = torch.zeros_like(removed) if kept else removed
-        return [SelfEdges(removed, self.compat.matrix(self.num_labels).to(removed))]
+        w, M = self.factors or (1.0, self.compat)
+        w = w.to(removed) if isinstance(w, Tensor) else w
+        return [SelfEdges(w * removed, M)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sum(Dense):
     """P_1 + P_2 + ..."""
 
     terms: Sequence[Pairwise]
+
+    __repr__ = in_one_line
 
     def _term_by_term(self, x: Tensor) -> Tensor:
         total = self.terms[0](x)
@@ -204,15 +236,23 @@ class Sum(Dense):
         return None if any(e is None for e in edges) else [one for e in edges for one in e or ()]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Multiple(Pairwise):
     """factor P."""
 
     inner: Pairwise
     factor: float | Tensor
 
+    __repr__ = in_one_line
+
     def __call__(self, x: Tensor) -> Tensor:
+        self.check(x)
         return self.factor * self.inner(x)
+
+    @cached_property
+    def magnitude(self) -> float:  # type: ignore[override]
+        factor = self.factor
+        return (largest(factor) if isinstance(factor, Tensor) else abs(factor)) * self.inner.magnitude
 
     def to_dense(self) -> Tensor:
         return self.factor * self.inner.to_dense()
@@ -224,14 +264,16 @@ class Multiple(Pairwise):
         edges = self.inner.self_edges()
         if edges is None or (isinstance(self.factor, Tensor) and self.factor.dim()):
             return None
-        return [SelfEdges(weight, self.factor * matrix) for weight, matrix in edges]
+        return [edge._replace(weight=self.factor * edge.weight) for edge in edges]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Diagonal(Pairwise):
     """diag(weight), one number per node and label."""
 
     weight: Tensor  # (*batch, n, L)
+
+    __repr__ = in_one_line
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.weight.to(x) * x
@@ -240,21 +282,21 @@ class Diagonal(Pairwise):
         return torch.diag_embed(self.weight.flatten(-2))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Blocks(Pairwise):
-    """diag(weight) (x) matrix: an edge from each node to itself."""
+    """diag(weight) (x) M: an edge from each node to itself."""
 
     weight: Tensor  # (*batch, n)
-    matrix: Tensor  # (L, L), symmetric
+    compat: Compatibility
+    num_labels: int
+
+    __repr__ = in_one_line
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self.weight.unsqueeze(-1).to(x) * (x @ self.matrix.to(x))
+        return self.weight.unsqueeze(-1).to(x) * self.compat.apply(x)
 
     def to_dense(self) -> Tensor:
-        product = torch.einsum(
-            "...ij,st->...isjt", torch.diag_embed(self.weight), self.matrix.to(self.weight)
-        )
-        return product.flatten(-2).flatten(-3, -2)
+        return _kronecker(torch.diag_embed(self.weight), self.compat.matrix(self.num_labels).to(self.weight))
 
 
 @dataclass(frozen=True, eq=False)
@@ -270,13 +312,15 @@ class Matrix(Pairwise):
     values: Tensor
     num_labels: int
 
+    __repr__ = in_one_line
+
     def __post_init__(self) -> None:
         v = self.values
         if v.dim() < 2 or v.shape[-1] != v.shape[-2] or v.shape[-1] % self.num_labels:
             raise ValueError(
                 f"values has shape {tuple(v.shape)}; expected (*batch, n L, n L) with L = {self.num_labels}."
             )
-        object.__setattr__(self, "values", 0.5 * (v + v.mT))
+        object.__setattr__(self, "values", symmetric(v))
 
     def __call__(self, x: Tensor) -> Tensor:
         if (
@@ -286,7 +330,12 @@ class Matrix(Pairwise):
         ):
             n = self.values.shape[-1] // self.num_labels
             raise ValueError(f"x has shape {tuple(x.shape)}; expected (*batch, {n}, {self.num_labels}).")
-        return (self.values.to(x) @ x.flatten(-2).unsqueeze(-1)).squeeze(-1).unflatten(-1, x.shape[-2:])
+        self.check(x)
+        return matmul(self.values.to(x), x.flatten(-2).unsqueeze(-1)).squeeze(-1).unflatten(-1, x.shape[-2:])
+
+    @cached_property
+    def magnitude(self) -> float:  # type: ignore[override]
+        return largest(self.values)
 
     def to_dense(self) -> Tensor:
         return self.values
@@ -315,6 +364,7 @@ def dense(
     weights = [1.0] * len(operators) if weights is None else weights
     if len(weights) != len(operators):
         raise ValueError(f"{len(weights)} weights for {len(operators)} operators; expected one each.")
+    numbers = [_weight(weight, num_labels) for weight in weights]
     if isinstance(compat, Sequence) and all(hasattr(c, "apply") for c in compat):
         compats = list(compat)
         if len(compats) != len(operators):
@@ -324,10 +374,16 @@ def dense(
     else:
         compats = [compatibility(compat, num_labels)] * len(operators)  # type: ignore[arg-type]
     terms = []
-    for operator, weight, c in zip(operators, weights, compats, strict=True):
+    for operator, w, c in zip(operators, numbers, compats, strict=True):
         K = operator if self_edges else operator.without_self_edges()
-        M = c.weighted(_weight(weight, num_labels))  # type: ignore[union-attr]
-        terms.append(Kronecker(K, M, num_labels, operator))
+        # Of Potts and of a diagonal, no matrix over all pairs of labels is made.
+        entries = c.weight if isinstance(c, Potts) else getattr(c, "values", None)
+        size = largest(w) * largest(c.matrix(num_labels) if entries is None else entries)  # type: ignore[union-attr]
+        M = c.weighted(w)  # type: ignore[union-attr]
+        # One object for all Potts matrices: terms with one N have a common matrix.
+        unit = isinstance(c, Potts) and c.weight.dim() == 0
+        factors = None if w.dim() else (w * c.weight, _UNIT_POTTS) if unit else (w, c)  # type: ignore
+        terms.append(Kronecker(K, M, num_labels, operator, factors, size))  # type: ignore[arg-type]
     return terms[0] if len(terms) == 1 else Sum(terms)
 
 
@@ -357,16 +413,45 @@ def of_image(
     )
 
 
+_UNIT_POTTS = Potts(torch.tensor(1.0, dtype=torch.float64, device="cpu"))
+
+
+def _absolute_sums(compat: Compatibility, num_labels: int) -> Tensor:
+    """sum_t |M_st|, ``(L,)``."""
+    if not isinstance(compat, Potts):
+        return compat.matrix(num_labels).abs().sum(-1)
+    # Without the matrix, which would be large for many labels.
+    w = compat.weight
+    if w.dim() == 0:
+        return w.abs().expand(num_labels) * (num_labels - 1)
+    # M_st = (w_s + w_t) / 2 is negative for the first labels t in ascending order of their weights.
+    ascending = w.sort().values
+    sums = torch.nn.functional.pad(ascending.cumsum(0), (1, 0))
+    first = torch.searchsorted(ascending, -w)
+    total = w * (num_labels - 2 * first) + sums[-1] - 2 * sums[first]
+    return 0.5 * total - w.abs()
+
+
+def _kronecker(K: Tensor, M: Tensor) -> Tensor:
+    """K (x) M, ``(*batch, n L, n L)``."""
+    product = K[..., :, None, :, None] * M[:, None, :]
+    return product.flatten(-2).flatten(-3, -2)
+
+
 def _weight(value: Weight, num_labels: int) -> Tensor:
     if isinstance(value, float) and math.isfinite(value):
-        return torch.tensor(value)
-    w = torch.as_tensor(value)
-    w = w if w.is_floating_point() else w.float()
+        return torch.tensor(value, dtype=torch.float64, device="cpu")
+    # The model's dtype is not known yet.
+    w = (
+        value
+        if isinstance(value, Tensor) and value.is_floating_point()
+        else reals(value, "weight", torch.float64)
+    )
     if w.shape not in ((), (num_labels,)):
         raise ValueError(
             f"a kernel's weight has shape {tuple(w.shape)}; expected a number or one per label "
             f"({num_labels})."
         )
-    if has_values(w) and not torch.isfinite(w).all():
-        raise ValueError(f"weight={value!r}; expected finite numbers.")
+    if not math.isfinite(largest(w)):
+        raise ValueError(f"weight={shown(value)}; expected finite numbers.")
     return w

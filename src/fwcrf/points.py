@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import torch
@@ -16,15 +16,48 @@ from fwcrf.inputs.masks import read_masks
 from fwcrf.inputs.scores import Scores, read_scores
 from fwcrf.kernels import Bilateral, Spatial
 from fwcrf.kernels.kernel import Domain, Kernel, read_kernels
-from fwcrf.refinement import Inference, named, without
+from fwcrf.refinement import Inference, without
 from fwcrf.rounding import Rounding, nearest
-from fwcrf.solvers import Solver
-from fwcrf.torch_ops.native import check_finite
+from fwcrf.solvers import Solver, as_solver
+from fwcrf.torch_ops.native import check_finite, with_memory_errors
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fwcrf.arguments import Array, PointArguments
 
 _SAMPLE = 256
 _CHUNK = 1 << 16
 
 
+@overload
+def refine_points(
+    positions: Any,
+    features: Any,
+    probabilities: Array,
+    *,
+    return_probabilities: Literal[False] = False,
+    **more: Unpack[PointArguments],
+) -> Array: ...
+@overload
+def refine_points(
+    positions: Any,
+    features: Any,
+    probabilities: Array,
+    *,
+    return_probabilities: Literal[True],
+    **more: Unpack[PointArguments],
+) -> tuple[Array, Array]: ...
+@overload
+def refine_points(
+    positions: Any,
+    features: Any,
+    probabilities: Any,
+    *,
+    return_probabilities: bool = False,
+    **more: Unpack[PointArguments],
+) -> Any: ...
+@with_memory_errors
 def refine_points(
     positions: Any,
     features: Any,
@@ -62,7 +95,7 @@ def refine_points(
     >>> refine_points(positions, None, probabilities, kernels=[Spatial(xy=2, weight=2, method="exact")])
     array([0, 0, 0, 1, 1])
     """
-    inference = Inference(named(solver), num_steps, rounding, compatibility, self_edges)
+    inference = Inference(as_solver(solver), num_steps, rounding, compatibility, self_edges)
     scores = read_scores(
         probabilities, 1, from_logits=from_logits, from_labels=from_labels, num_labels=num_labels, alike=True
     )

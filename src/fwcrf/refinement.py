@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import torch
@@ -14,7 +15,8 @@ from torch import Tensor
 
 from fwcrf import pairwise, solvers
 from fwcrf import rounding as roundings
-from fwcrf.compatibility import Compatibility
+from fwcrf.changed import FEW, check_reach, report
+from fwcrf.compatibility import Compatibility, Potts, compatibility
 from fwcrf.energy import Energy, unary_from_logits
 from fwcrf.features import bandwidths
 from fwcrf.inputs.arrays import (
@@ -24,40 +26,81 @@ from fwcrf.inputs.arrays import (
     as_array,
     check_batch,
     check_grid,
+    check_label_axis,
     kind,
     largest,
     locate,
+    shares_memory,
 )
-from fwcrf.inputs.masks import Masks, read_masks
-from fwcrf.inputs.resample import needed, resample
-from fwcrf.inputs.scores import Scores, read_scores
-from fwcrf.inputs.tiles import Tile, plan_tiles, sizes
-from fwcrf.kernels import Bilateral, Spatial
-from fwcrf.kernels.kernel import Domain, Kernel, read_kernels
-from fwcrf.rounding import Rounding, nearest
+from fwcrf.inputs.masks import Known, Masks, read_masks
+from fwcrf.inputs.numbers import MOST, function, real, whole
+from fwcrf.inputs.resample import Align, Alignment, aligned, needed, resample, reverse
+from fwcrf.inputs.scores import Scores, check_balance, rarity, read_scores
+from fwcrf.inputs.tiles import Tile, available_memory, most_pixels, plan_tiles, sample, sizes
+from fwcrf.kernels.bands import SHORT_AXIS
+from fwcrf.kernels.kernel import Domain, Kernel, check_image, read_kernels
+from fwcrf.presets import OF_PRESET, OWN_KERNELS, Preset, Unset
+from fwcrf.presets import get as get_preset
+from fwcrf.rounding import Rounding
 from fwcrf.solvers import Solver
 from fwcrf.solvers.plan import arrays_per_label
-from fwcrf.torch_ops.native import check_finite
+from fwcrf.torch_ops.layout import argmax
+from fwcrf.torch_ops.native import as_tensor, check_finite, warn_caller, with_memory_errors
+from fwcrf.torch_ops.printed import in_one_line
 from fwcrf.torch_ops.simplex import softmax
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from fwcrf.arguments import Array, ImageArguments
+
 log: logging.Logger = logging.getLogger("fwcrf")
+log.addHandler(logging.NullHandler())
 
 # Bytes within which an image is solved as a whole, unless the user sets memory=.
 MEMORY = 4 << 30
+# Below this many bytes, the memory of the machine is not looked up.
+_NOTICED = 1 << 30
 # Overlap of windows beyond their tiles, in standard deviations of the widest kernel.
 OVERLAP = 3.0
-# About this many rows of an image are compared with the bandwidths.
-_ROWS = 32
+# Pixels per axis whose labels are compared before and after.
+_COUNTED = 64
+# More channels than an image has colours, and as many grey images as a batch rarely has, may be slices.
+_MOST_COLOURS, _SLICES = 4, 8
 
 
+@overload
+def refine(
+    image: Any,
+    probabilities: Array,
+    *,
+    return_probabilities: Literal[False] = False,
+    **more: Unpack[ImageArguments],
+) -> Array: ...
+@overload
+def refine(
+    image: Any, probabilities: Array, *, return_probabilities: Literal[True], **more: Unpack[ImageArguments]
+) -> tuple[Array, Array]: ...
+@overload
+def refine(
+    image: Any, probabilities: Any, *, return_probabilities: bool = False, **more: Unpack[ImageArguments]
+) -> Any: ...
+@with_memory_errors
 def refine(
     image: Any,
     probabilities: Any,
     *,
-    solver: str | Solver = "l2fw",
-    num_steps: int = 10,
+    preset: str | Preset = "default",
+    solver: str | Solver | Unset = OF_PRESET,
+    num_steps: int | Unset = OF_PRESET,
     kernels: Sequence[Kernel] | None = None,
-    compatibility: float | Sequence[float] | Tensor | Compatibility | Sequence[Compatibility] = 1.0,
+    compatibility: float
+    | Sequence[float]
+    | Tensor
+    | Compatibility
+    | Sequence[Compatibility]
+    | Unset = OF_PRESET,
+    balance: float | Unset = OF_PRESET,
     channel_axis: int | None = -1,
     from_logits: bool = False,
     from_labels: bool | float | None = None,
@@ -69,11 +112,12 @@ def refine(
     ignore: Any = None,
     scribbles: Any = None,
     resize: Literal["scores", "image"] | None = None,
+    align: Align = "centers",
     tile: int | Sequence[int] | Literal[False] | None = None,
     overlap: int | Sequence[int] | None = None,
     memory: int | None = None,
     return_probabilities: bool = False,
-    self_edges: bool = False,
+    self_edges: bool | Unset = OF_PRESET,
     out: Any = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Any:
@@ -90,12 +134,17 @@ def refine(
         probabilities: summing to 1 over the labels. With ``from_logits``, logits. With ``from_labels``, a map
             of labels, -1 where there is none. One probability (one logit) per pixel is for label 1
             against label 0.
+        preset: a name of ``fwcrf.presets.names()``: the values of the arguments that follow, up to
+            ``balance``, and of ``self_edges``, unless they are given. With ``kernels`` it is not used: the
+            solver is then ``"l2fw"``, with 10 steps, Potts 1 and no balance, unless given.
         solver: a name of ``fwcrf.solvers.names()``, or a solver.
         num_steps: the number of steps; with most solvers, a step applies every kernel once.
-        kernels: by default ``Spatial(3)`` and ``Bilateral(80, 13)``: pixels, and grey levels of 0 to 255. A
-            ``Gaussian`` takes the image's channels as its features.
+        kernels: ``Spatial``, ``Bilateral`` or any other kernel, with bandwidths in pixels and grey levels of
+            0 to 255. A ``Gaussian`` takes the image's channels as its features.
         compatibility: a number (Potts), one per label (diagonal) or a matrix, for all kernels; or a
             ``Compatibility`` for each.
+        balance: the power of the labels' shares of the image by which their probabilities are divided, from
+            0 (not at all) to 1: a CRF favours large regions, and shrinks small ones without it.
         channel_axis: the axis of channels in numpy arrays; ``None`` for a grey image without that axis.
         from_labels: the confidence in a map of labels, between 0.5 and 1: the probability of the given label
             against any one other label. ``True`` is 0.7.
@@ -111,6 +160,10 @@ def refine(
         scribbles: a map of labels that are certain, -1 elsewhere.
         resize: if sizes differ, bring the ``"scores"`` to the size of the image, or the ``"image"`` to the
             size of the scores.
+        align: how the scores lie on the image, for ``resize``. ``"centers"``: both cover the same area
+            (``align_corners=False`` of torch). ``"corners"``: the centres of their corner pixels coincide
+            (``align_corners=True``). ``(stride, offset)``: sample i lies at pixel ``offset + stride * i`` of
+            the image, each a number or one per axis.
         tile: the size of tiles, in pixels, for all axes or for each; ``False`` for none. By default the
             image is solved as a whole if ``memory`` allows it, else in tiles as large as it allows.
         overlap: the width of a window beyond its tile, in pixels. By default three standard deviations of
@@ -130,8 +183,23 @@ def refine(
     >>> refine(image, probabilities)[0, [0, 14, 15, 29]]
     array([1, 1, 0, 0])
     """
-    kernels = (Spatial(), Bilateral()) if kernels is None else read_kernels(kernels)
-    dims = _spatial_dims(spatial_dims, probabilities, from_labels, spacing, kernels)
+    if progress is not None:
+        function(progress, "progress", "the number of parts done and of all parts")
+    if channel_axis is not None and type(channel_axis) is not int:
+        channel_axis = whole(channel_axis, "channel_axis", -MOST, "an axis, or None for no channels")
+    if not isinstance(preset, str | Preset):
+        preset = get_preset(preset)
+    chosen = _arguments(preset if kernels is None else OWN_KERNELS)
+    used: Sequence[Kernel] = chosen["kernels"] if kernels is None else read_kernels(kernels)
+    inference = Inference(
+        solvers.as_solver(chosen["solver"] if isinstance(solver, Unset) else solver),
+        chosen["num_steps"] if isinstance(num_steps, Unset) else num_steps,
+        rounding,
+        chosen["compatibility"] if isinstance(compatibility, Unset) else compatibility,
+        chosen["self_edges"] if isinstance(self_edges, Unset) else self_edges,
+    )
+    power: float = chosen["balance"] if isinstance(balance, Unset) else check_balance(balance)
+    dims = _spatial_dims(spatial_dims, probabilities, from_labels, spacing, used)
     scores = read_scores(
         probabilities,
         dims,
@@ -141,40 +209,87 @@ def refine(
         num_labels=num_labels,
     )
     picture = locate(image, "image", dims, channel_axis)
-    grid = _common_grid(picture, scores.located, resize)
+    if picture.batch != 1 and scores.located.batch is not None and spatial_dims is None:
+        _warn_if_volume(picture, scores.located, spacing, used)
+    alignment = _alignment(picture, scores.located, resize, align)
+    grid = scores.located.grid if resize == "image" else picture.grid
     free = keep is None and ignore is None and scribbles is None
     problem = Problem(
         picture,
         scores,
         grid,
-        kernels if spacing is None else tuple(_in_pixels(kernel, spacing, dims) for kernel in kernels),
-        Inference(named(solver), num_steps, rounding, compatibility, self_edges),
+        used if spacing is None else tuple(_in_pixels(kernel, spacing, dims) for kernel in used),
+        inference,
         None if free else read_masks(keep, ignore, scribbles, scores, grid),
+        power if inference.num_steps else 0.0,
+        None if resize == "image" else alignment,
+        reverse(alignment) if resize == "image" and alignment is not None else None,
     )
-    _check_image(picture, problem.kernels)
+    check_image(picture, problem.kernels)
     parts = problem.parts(tile, overlap, memory)
     answers = None if out is None else _answers(out, scores, grid, channel_axis, return_probabilities)
+    if answers is not None:
+        masks = () if problem.masks is None else problem.masks
+        read = [one for one in (picture, scores.located, *masks) if one is not None]
+        _check_memory(answers, read if len(parts) > 1 else [])
     labels = likely = None
+    tally = Tally.of(scores.located.batch or 1, scores.num_labels)
     for number, (images, part) in enumerate(parts, 1):
         with torch.no_grad():
-            found, x = problem.solve(images, part)
+            (places, best, before), found, x = problem.solve(images, part)
         # New arrays are made now, in memory that the solver has freed.
         answers = answers or _answers(out, scores, grid, channel_axis, return_probabilities)
         labels, likely = answers
         with_argmax = likely if found is None and not scores.single else None
         if with_argmax is None or not with_argmax.write_with_argmax(images, part.core, x, labels):
-            labels.write(images, part.core, nearest(x) if found is None else found)
+            labels.write(images, part.core, argmax(x) if found is None else found)
             if likely is not None:
                 likely.write(images, part.core, scores.given(x))
+        tally.add(images, best, before, labels.read(torch.int64, images, places), x.numel() // x.shape[-1])
         if progress is not None:
             progress(number, len(parts))
     assert labels is not None
+    if not tally.changed and problem.inference.num_steps > 0 and "certain" not in scores.warned:
+        problem.check_reach(parts)
+    counts, written = tally.counts, labels
+    if log.isEnabledFor(logging.INFO) or bool(((counts[0] > FEW) & (counts[1] == 0)).any()):
+        report(
+            counts, tally.certainty, tally.changed, tally.pixels,
+            lambda: written.read(torch.int64, slice(None), written.whole),
+        )  # fmt: skip
     return labels.array if likely is None else (labels.array, likely.array)
 
 
-def named(solver: str | Solver) -> Solver:
-    """A solver, given by name or as it is."""
-    return solvers.get(solver) if isinstance(solver, str) else solver
+@dataclass(eq=False)
+class Tally:
+    """The labels of some pixels before and after, counted per image."""
+
+    counts: Tensor  # (2, images, L): before and after, estimates for all pixels
+    certainty: Tensor  # (images, L): sums of the probabilities of the labels before
+    changed: float = 0.0  # pixels
+    pixels: int = 0
+
+    __repr__ = in_one_line
+
+    @classmethod
+    def of(cls, images: int, num_labels: int) -> Tally:
+        zeros = torch.zeros(3, images, num_labels, dtype=torch.float64, device="cpu")
+        return cls(zeros[:2], zeros[2])
+
+    def add(self, images: slice, best: Tensor, before: Tensor, after: Tensor, pixels: int) -> None:
+        """Count some of the ``pixels`` of a part: probabilities and labels before, labels after."""
+        after = after.to(before)
+        count, num_labels = len(self.certainty[images]), self.certainty.shape[-1]
+        first = num_labels * torch.arange(count, device=before.device).view(-1, 1)
+        old, new = ((labels.reshape(count, -1) + first).flatten() for labels in (before, after))
+        weights = (old, None), (new, None), (old, best.double().flatten())
+        found = [torch.bincount(at, w, minlength=count * num_labels).double() for at, w in weights]
+        share = pixels / before.numel()
+        sums = share * torch.stack(found).view(3, count, -1).cpu()
+        self.counts[:, images] += sums[:2]
+        self.certainty[images] += sums[2]
+        self.changed += share * int((before != after).sum())
+        self.pixels += pixels
 
 
 @dataclass(frozen=True)
@@ -187,11 +302,14 @@ class Inference:
     compatibility: float | Sequence[float] | Tensor | Compatibility | Sequence[Compatibility]
     self_edges: bool
 
+    __repr__ = in_one_line
+
     def __post_init__(self) -> None:
         # Refused before any work is done.
         roundings.get(self.rounding)
-        if isinstance(self.num_steps, bool) or int(self.num_steps) != self.num_steps or self.num_steps < 0:
-            raise ValueError(f"num_steps={self.num_steps!r}; expected 0 (which changes nothing) or more.")
+        if type(self.num_steps) is not int or not 0 <= self.num_steps <= MOST:
+            steps = whole(self.num_steps, "num_steps", 0, "0 (which changes nothing) or more")
+            object.__setattr__(self, "num_steps", steps)
 
     def __call__(
         self, kernels: Sequence[Kernel], domain: Domain, unary: Tensor, *, finite: bool = False
@@ -215,7 +333,7 @@ class Inference:
         if ignore is None:
             return None if self.rounding == "nearest" else found.labels, x
         given = softmax(unary, -1.0)
-        return torch.where(ignore, nearest(given), found.labels), torch.where(ignore.unsqueeze(-1), given, x)
+        return torch.where(ignore, argmax(given), found.labels), torch.where(ignore.unsqueeze(-1), given, x)
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,6 +346,11 @@ class Problem:
     kernels: Sequence[Kernel]  # bandwidths in pixels
     inference: Inference
     masks: Masks | None = None
+    balance: float = 0.0
+    scores_alignment: Alignment | None = None  # of the scores, if they are resampled to the grid
+    image_alignment: Alignment | None = None  # of the image, if it is
+
+    __repr__ = in_one_line
 
     @property
     def bytes_per_pixel(self) -> float:
@@ -235,12 +358,25 @@ class Problem:
         run, labels = self.inference, self.scores.num_labels
         dtype, device = self.scores.dtype, self.scores.device
         axes, channels = len(self.grid), self.image.channels or 1
-        methods = [kernel.method for kernel in self.kernels]
+        methods = [kernel.image_method for kernel in self.kernels]
+        if max(self.grid) > SHORT_AXIS:
+            methods = [kernel.method_over(self.grid, dtype) for kernel in self.kernels]
         arrays = arrays_per_label(
             run.solver, run.num_steps, methods, run.compatibility, labels, dtype, device, run.rounding
         )
         each = [kernel.floats_per_point(axes, channels) for kernel in self.kernels]
         return (arrays * labels + sum(each)) * dtype.itemsize
+
+    def _rare(self, images: slice) -> Tensor:
+        """The rarity of the labels in whole images, the same for all tiles."""
+        return self._rarity if self._rarity.dim() == 2 else self._rarity[images]
+
+    @cached_property
+    def _rarity(self) -> Tensor:
+        masks, device = self.masks, self.scores.device
+        if masks is None or masks.ignore is None or self.scores_alignment is not None:
+            return self.scores.rarity()
+        return self.scores.rarity(lambda window: masks.read(slice(None), window, device).ignore)
 
     def parts(
         self,
@@ -250,8 +386,8 @@ class Problem:
     ) -> list[tuple[slice, Tile]]:
         """The parts to solve, one after the other: some images and a tile."""
         dims = len(self.grid)
-        if memory is not None and not memory > 0:
-            raise ValueError(f"memory={memory!r}; expected a positive number of bytes.")
+        if memory is not None:
+            real(memory, "memory", "a positive number of bytes", lambda m: 0 < m < math.inf)
         bound = MEMORY if memory is None else memory
         each = self.bytes_per_pixel
         reach = None if overlap is None else sizes(overlap, dims, "overlap", least=0)
@@ -263,31 +399,52 @@ class Problem:
             self.grid, self.scores.located.batch or 1,
             tile=tile, overlap=reach or (0,) * dims, memory=bound, bytes_per_pixel=each,
         )  # fmt: skip
-        if tile is None and memory is not None:
-            needed = max(math.prod(part.shape) for _, part in parts) * each
-            if needed > memory:
-                raise ValueError(
-                    f"memory={memory} is too little for tiles as large as their overlap, {reach}: that takes "
-                    f"about {math.ceil(needed)} bytes. Allow as much, or less overlap=."
+        most = most_pixels(parts)
+        needed = math.ceil(most * each)
+        if tile is None and memory is not None and needed > memory:
+            raise ValueError(
+                f"memory={memory} is too little for tiles as large as their overlap, {reach}: that takes "
+                f"about {needed} bytes. Allow as much, or less overlap=."
+            )
+        if needed > _NOTICED and self.scores.device.type == "cpu":
+            there = available_memory()
+            if there is not None and needed > there:
+                raise MemoryError(
+                    f"{self.scores.num_labels} labels of {most} pixels take about {needed} bytes, and this "
+                    f"machine has {there}; expected fewer labels, or smaller parts by tile= and overlap=. "
+                    "Labels that occur nowhere count too: number labels from 0 on."
                 )
         return parts
 
-    def solve(self, images: slice, tile: Tile) -> tuple[Tensor | None, Tensor]:
+    def solve(self, images: slice, tile: Tile) -> tuple[tuple[Window, Tensor, Tensor], Tensor | None, Tensor]:
         """Labels ``(*batch, *core)`` and probabilities ``(*batch, *core, L)`` of a tile.
 
-        The labels are None if they are the argmax of the probabilities.
+        The labels are None if they are the argmax of the probabilities. Before them: a sample of the core,
+        and the best probabilities and labels of its scores.
         """
         scores, shape, inner, origin = self.scores, tile.shape, tile.inner, tile.origin
+        many, seen, places = sample(inner), sample(inner, _COUNTED), sample(tile.core, _COUNTED)
         known = None if self.masks is None else self.masks.read(images, tile.window, scores.device)
         ignore = None if known is None else known.ignore
-        unary = scores.unary(images, tile.window, self.grid) if known is None else None
+        plain = known is None and self.scores_alignment is None
+        unary = scores.unary(images, tile.window) if plain else None
         finite = unary is not None
         if unary is None:
             # The logits are freed early: they are as large as every array that follows.
-            logits = scores.logits(images, tile.window, self.grid, ignore)
-            logits = logits if known is None else known.constrain(logits)
+            logits = self._logits(images, tile.window, known)
             unary = unary_from_logits(logits)
             del logits
+        # Of some pixels: a pass over all energies would take a tenth of the time.
+        some = unary.unflatten(-2, shape)[(..., *seen, slice(None))]
+        best, first = torch.softmax(-some, -1).max(-1)
+        if self.balance:
+            if plain and shape == self.grid:
+                some = unary.unflatten(-2, shape)[(..., *many, slice(None))]
+                rare = rarity(-some.flatten(-1 - len(shape), -2))
+            else:
+                rare = self._rare(images)
+            bonus = self.balance * rare
+            unary -= bonus if ignore is None else torch.where(ignore.unsqueeze(-1), 0.0, bonus)
         if ignore is not None and bool(ignore.unflatten(-1, shape)[(..., *inner)].all()):
             labels, x = None, softmax(unary, -1.0)
         else:
@@ -297,24 +454,64 @@ class Problem:
             domain = Domain(values, shape, origin, ignore=ignore)
             labels, x = self.inference(self.kernels, domain, unary, finite=finite)
         return (
+            (places, best, first),
             None if labels is None else labels.unflatten(-1, shape)[(..., *inner)],
             x.unflatten(-2, shape)[(..., *inner, slice(None))],
         )
 
+    def logits(self, parts: Sequence[tuple[slice, Tile]]) -> Iterator[tuple[slice, Tensor]]:
+        """Logits ``(images, n, L)`` of the tiles, one after the other, with +inf at certain labels."""
+        for images, tile in parts:
+            known = None if self.masks is None else self.masks.read(images, tile.core, self.scores.device)
+            found = self._logits(images, tile.core, known)
+            yield images, found if found.dim() == 3 else found.unsqueeze(0)
+
+    def check_reach(self, parts: Sequence[tuple[slice, Tile]]) -> None:
+        """Warn if no pixel can change, because the scores are too certain for the kernels."""
+        run, L = self.inference, self.scores.num_labels
+        if any(kernel.normalization == "none" for kernel in self.kernels):
+            return  # such kernels sum over many neighbours
+        given: Any = run.compatibility
+        each = [given] * len(self.kernels)
+        if isinstance(given, list | tuple) and not all(isinstance(one, int | float) for one in given):
+            each = list(given)
+        influence = 0.0
+        for kernel, one in zip(self.kernels, each, strict=False):
+            M: Any = compatibility(one, L)
+            entries = M.weight if isinstance(M, Potts) else M.values  # a matrix of many labels is not made
+            span = float(entries.clamp(min=0).max() - entries.clamp(max=0).min())
+            influence += float(as_tensor(kernel.weight).abs().max()) * span
+        confidence = self.scores.confidence if self.scores.form == "labels" else None
+        check_reach(influence, confidence, lambda: self.logits(parts))
+
+    def _logits(self, images: slice, window: Window, known: Known | None) -> Tensor:
+        ignore = None if known is None else known.ignore
+        logits = self.scores.logits(images, window, self.scores_alignment, ignore)
+        return logits if known is None else known.constrain(logits)
+
     def _values(self, images: slice, window: Window) -> Tensor:
         """The values of the image, ``(*batch, n, channels)``."""
         dtype, device = self.scores.dtype, self.scores.device
-        same = self.grid == self.image.grid
-        source = window if same else needed(window, self.grid, self.image.grid)
-        if same and (planes := self.image.read_channels_first(dtype, images, source, device)) is not None:
+        alignment = self.image_alignment
+        source = window if alignment is None else needed(window, alignment)
+        if (
+            alignment is None
+            and (planes := self.image.read_channels_first(dtype, images, source, device)) is not None
+        ):
             return planes.mT
         values = self.image.read(dtype, images, source, device)
         if self.image.channels is None:
             values = values.unsqueeze(-1)
-        if not same:
+        if alignment is not None:
             check_finite(values, "image")
-            values = resample(values, window, self.grid, self.image.grid)
+            values = resample(values, window, alignment)
         return values.flatten(-len(self.grid) - 1, -2)
+
+
+@cache
+def _arguments(preset: str | Preset) -> dict[str, Any]:
+    """The arguments of a preset."""
+    return get_preset(preset).arguments()
 
 
 def without(values: Tensor, ignore: Tensor) -> Tensor:
@@ -324,52 +521,68 @@ def without(values: Tensor, ignore: Tensor) -> Tensor:
     return torch.where(mask, mean, values)
 
 
-def _check_image(image: Located, kernels: Sequence[Kernel]) -> None:
-    """Refuse an image that the kernels do not take; warn if its units do not fit the bandwidths."""
-    found, shape = kind(image.array), tuple(image.array.shape)
-    if found not in "if":
-        raise TypeError(
-            f"image has dtype {image.array.dtype}; expected whole or floating-point numbers: convert it "
-            "first."
-        )
-
-    def sample() -> Tensor:
-        every = max(1, image.grid[0] // _ROWS)
-        window = (slice(0, image.grid[0], every), *image.whole[1:])
-        return image.part(torch.float64, slice(0, 1), window)
-
-    axes, channels = len(image.grid), image.channels or 1
-    for kernel in kernels:
-        kernel.check_values(sample, found, "image", shape, axes, channels)
-
-
 def _spatial_dims(
     given: int | None, probabilities: Any, from_labels: Any, spacing: Any, kernels: Sequence[Kernel]
 ) -> int:
     if given is not None:
-        if isinstance(given, bool) or int(given) != given or given < 1:
-            raise ValueError(f"spatial_dims={given!r}; expected a whole number of at least 1.")
-        return int(given)
-    scales = [kernel.bandwidths().get("xy") for kernel in kernels]
-    for one in (spacing, *scales):
-        if one is not None and np.ndim(one) == 1:
-            return len(one)  # type: ignore[arg-type]
+        return whole(given, "spatial_dims", 1)
+    entries = _entries(spacing, kernels)
+    if entries is not None:
+        return entries
     axes = len(as_array(probabilities, "probabilities").shape)
-    return 3 if axes == (4 if from_labels else 5) else 2
+    no_labels = from_labels is None or (isinstance(from_labels, bool | np.bool_) and not from_labels)
+    return 3 if axes == (5 if no_labels else 4) else 2
 
 
-def _common_grid(image: Located, scores: Located, resize: str | None) -> tuple[int, ...]:
+def _entries(spacing: Any, kernels: Sequence[Kernel]) -> int | None:
+    """The number of entries of the spacing or of a kernel's position bandwidths; None if all are numbers."""
+    scales: list[Any] = [kernel.bandwidths().get("xy") for kernel in kernels]
+    for one in (spacing, *scales):
+        if one is not None and np.ndim(one) == 1 and len(one):
+            return len(one)
+    return None
+
+
+def _warn_if_volume(image: Located, scores: Located, spacing: Any, kernels: Sequence[Kernel]) -> None:
+    """Warn if two grid axes are a guess, and the shapes look like a volume."""
+    if len(image.grid) != 2 or _entries(spacing, kernels) is not None:
+        return
+    shapes = f"image has shape {tuple(image.array.shape)} and {scores.name} {tuple(scores.array.shape)}"
+    if image.batch is None and (image.channels or 0) > _MOST_COLOURS and image.channels == scores.channels:
+        warn_caller(
+            f"{shapes}, which is taken for {scores.batch} maps of {scores.channels} labels on one image of "
+            f"{image.channels} channels. If it is a volume of {image.channels} slices, pass spatial_dims=3; "
+            "if not, spatial_dims=2."
+        )
+    elif (image.batch or 0) >= _SLICES and (image.channels or 1) == 1:
+        warn_caller(
+            f"{shapes}, which is taken for a batch of {image.batch} independent grey images. If they are the "
+            "slices of a volume, pass spatial_dims=3; if not, spatial_dims=2."
+        )
+
+
+def _alignment(image: Located, scores: Located, resize: str | None, align: Align) -> Alignment | None:
+    """The alignment of scores that are resampled to the image, or the image to them; None if neither is."""
     if resize not in (None, "scores", "image"):
         raise ValueError(f"resize={resize!r} is not known; expected 'scores', 'image' or None.")
     check_batch(image, scores)
-    if resize is None:
-        check_grid(
-            image,
-            scores,
-            "Pass resize='scores' to bring the scores to the size of the image, or resize='image' for the "
-            "image to the size of the scores.",
+    if resize is not None:
+        check_label_axis(image.grid, scores)
+        same = image.grid == scores.grid and isinstance(align, str)
+        found = aligned(image.grid, scores.grid, align, scores.name)
+        return None if same else found
+    if align != "centers":
+        raise ValueError(
+            f"align={align!r} without resize=; expected resize='scores' or "
+            "resize='image', to which it belongs."
         )
-    return scores.grid if resize == "image" else image.grid
+    check_grid(
+        image,
+        scores,
+        "Pass resize='scores' to bring the scores to the size of the image, or resize='image' for the "
+        "image to the size of the scores.",
+    )
+    return None
 
 
 def _in_pixels(kernel: Kernel, spacing: float | Sequence[float], dims: int) -> Kernel:
@@ -392,6 +605,22 @@ def _reach(kernels: Sequence[Kernel], dims: int) -> tuple[int, ...]:
         )
     scales = [bandwidths(xy, dims, "xy") for xy in each if xy is not None]
     return tuple(math.ceil(OVERLAP * max(along)) for along in zip(*scales, strict=True))
+
+
+def _check_memory(answers: Sequence[Located | None], inputs: Sequence[Located]) -> None:
+    """Refuse arrays to write to that share memory with each other, or with inputs of parts to come."""
+    labels, likely = answers
+    assert labels is not None
+    if likely is not None and shares_memory(labels.array, likely.array):
+        raise ValueError("out[0] and out[1] share memory; expected two arrays: labels and probabilities.")
+    for one in answers:
+        for given in inputs:
+            if one is not None and shares_memory(one.array, given.array):
+                raise ValueError(
+                    f"{one.name} shares memory with {given.name}, which is solved in several parts: a later "
+                    f"part would read results in place of {given.name}. Pass a new array as out=, a copy of "
+                    f"{given.name}, or tile=False and more memory= to solve everything at once."
+                )
 
 
 def _answers(

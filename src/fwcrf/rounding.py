@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fwcrf.energy import Energy, inner, linear
 from fwcrf.torch_ops.layout import argmax
+from fwcrf.torch_ops.native import matmul
 
 Rounding = Callable[[Energy, Tensor], Tensor]
 
@@ -64,14 +65,14 @@ def _one_by_one(f: Energy, x: Tensor, max_sweeps: int) -> Tensor:
     batch, (n, num_labels) = x.shape[:-2], x.shape[-2:]
     P = f.pairwise.to_dense().to(x).expand(*batch, n * num_labels, n * num_labels)
     columns = P.unflatten(-1, (n, num_labels)).unflatten(-3, (n, num_labels))  # (*batch, n, L, n, L)
-    vertices = torch.eye(num_labels).to(x)
+    vertices = torch.eye(num_labels, dtype=x.dtype, device=x.device)
     x = x.clone()
     grad = f.grad(x)
     for _ in range(max_sweeps):
         moved = False
         for i in range(n):
             block = columns[..., i, :, i, :]  # (*batch, L, L), the self-edges of node i
-            outside = grad[..., i, :] - (block @ x[..., i, :, None]).squeeze(-1)
+            outside = grad[..., i, :] - matmul(block, x[..., i, :, None]).squeeze(-1)
             cost = outside + 0.5 * block.diagonal(dim1=-2, dim2=-1)
             best = cost.argmin(-1, keepdim=True)
             # A node changes its label only for a strictly better one, so that ties do not cycle.
@@ -82,7 +83,7 @@ def _one_by_one(f: Energy, x: Tensor, max_sweeps: int) -> Tensor:
             if d.any():
                 moved = True
                 x[..., i, :] = target
-                grad = grad + (columns[..., i, :] @ d[..., None, :, None]).squeeze(-1)
+                grad = grad + matmul(columns[..., i, :], d[..., None, :, None]).squeeze(-1)
         if not moved:
             break
     return nearest(x)
@@ -90,9 +91,11 @@ def _one_by_one(f: Energy, x: Tensor, max_sweeps: int) -> Tensor:
 
 def _together(f: Energy, x: Tensor, max_applications: int, seed: int) -> Tensor:
     n, num_labels = x.shape[-2:]
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator("cpu").manual_seed(seed)
     grad = f.grad(x)
-    size = torch.full(x.shape[:-2], n, device=x.device)  # largest number of nodes to move at once, per image
+    size = torch.full(
+        x.shape[:-2], n, dtype=torch.int64, device=x.device
+    )  # most nodes to move at once, per image
     refused = torch.zeros(x.shape[:-1], dtype=torch.bool, device=x.device)  # failed as a single move
     applications = 1
     while True:
@@ -106,7 +109,8 @@ def _together(f: Energy, x: Tensor, max_applications: int, seed: int) -> Tensor:
             wants = inside
         if not wants.any():
             return nearest(x)
-        order = torch.rand(wants.shape, generator=generator).to(x).masked_fill(~wants, 2.0)
+        order = torch.rand(wants.shape, generator=generator, dtype=torch.float32, device="cpu").to(x)
+        order = order.masked_fill(~wants, 2.0)
         moves = wants & (order.argsort(-1).argsort(-1) < size.unsqueeze(-1))
         d = torch.where(moves.unsqueeze(-1), d, 0.0)
         change = f.hessian(d)
@@ -121,4 +125,8 @@ def _together(f: Energy, x: Tensor, max_applications: int, seed: int) -> Tensor:
         size = torch.where(moved, 2 * size, torch.minimum(size, wants.sum(-1)) // 2).clamp(1, n)
 
 
-_NAMED: dict[str, Rounding] = {"nearest": lambda f, x: nearest(x), "bcd": bcd}
+def _nearest(f: Energy, x: Tensor) -> Tensor:
+    return nearest(x)
+
+
+_NAMED: dict[str, Rounding] = {"nearest": _nearest, "bcd": bcd}

@@ -32,8 +32,10 @@ import torch
 from torch import Tensor
 
 from fwcrf.energy import Objective, inner, linear
+from fwcrf.inputs.numbers import real, reals
 from fwcrf.regularizers import Regularizer
-from fwcrf.torch_ops.native import has_values
+from fwcrf.torch_ops.native import as_tensor, has_values
+from fwcrf.torch_ops.printed import in_one_line
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +48,8 @@ class Step:
     x: Tensor  # (*batch, n, L), as are grad and p
     grad: Tensor  # of f at x
     p: Tensor
+
+    __repr__ = in_one_line
 
     @cached_property
     def direction(self) -> Tensor:
@@ -94,9 +98,8 @@ def check_steps(value: float | Tensor | Numbers[float | Tensor], name: str) -> N
             if not has_values(v) or bool(((v >= 0) & (v <= 1)).all()):
                 continue
             v = v.detach().tolist()
-        elif 0 <= v <= 1:
-            continue
-        raise ValueError(f"{name}={v!r}; expected steps from 0 to 1.")
+            raise ValueError(f"{name}={v!r}; expected steps from 0 to 1.")
+        real(v, name, "steps from 0 to 1", lambda a: 0 <= a <= 1)
 
 
 class Schedule:
@@ -115,6 +118,8 @@ class Constant(Schedule):
 
     step: float | Tensor = 1.0  # a number, or one per image, (*batch,)
 
+    __repr__ = in_one_line
+
     def __post_init__(self) -> None:
         check_steps(self.step, "step")
 
@@ -127,6 +132,8 @@ class Sequence(Schedule):
     """steps[k], each a number or one per image; the last one is repeated. A tensor is learnable."""
 
     steps: Numbers[float | Tensor] | Tensor
+
+    __repr__ = in_one_line
 
     def __post_init__(self) -> None:
         if len(self.steps) == 0:
@@ -151,6 +158,8 @@ class InverseSqrt(Schedule):
 
     scale: float | Tensor = 1.0
 
+    __repr__ = in_one_line
+
     def __post_init__(self) -> None:
         _check_positive(self.scale, "scale")
 
@@ -163,6 +172,8 @@ class ConstantLength:
     """min(1, length / |p - x|): every step moves x by the same distance, or onto p."""
 
     length: float | Tensor
+
+    __repr__ = in_one_line
 
     def __post_init__(self) -> None:
         _check_positive(self.length, "length")
@@ -185,9 +196,11 @@ class Adaptive:
 
     smoothness: float | Tensor | None = None
 
+    __repr__ = in_one_line
+
     def __post_init__(self) -> None:
         s = self.smoothness
-        if s is not None and not bool((torch.as_tensor(s) >= 0).all()):
+        if s is not None and not bool((as_tensor(s) >= 0).all()):
             raise ValueError(f"smoothness={s!r}; expected 0 or more, with f - smoothness/2 |x|^2 concave.")
 
     def __call__(self, step: Step) -> Tensor:
@@ -359,5 +372,5 @@ def _at_most_one(a: float | Tensor) -> float | Tensor:
 def _check_positive(value: float | Tensor, name: str) -> None:
     if isinstance(value, Tensor) and not has_values(value):
         return
-    if not bool((torch.as_tensor(value) > 0).all()):
+    if not bool((reals(value, name) > 0).all()):
         raise ValueError(f"{name}={value!r}; expected a positive number.")

@@ -25,6 +25,8 @@ from fwcrf.energy import Energy, Objective
 from fwcrf.regularizers import Regularizer
 from fwcrf.spectrum import extreme_eigenvalues
 from fwcrf.stepsizes import Step
+from fwcrf.torch_ops.native import as_tensor
+from fwcrf.torch_ops.printed import in_one_line
 
 Number = float | Tensor
 
@@ -56,18 +58,22 @@ class ConvexG:
     smoothness: Number
     diameter: Number
 
+    __repr__ = in_one_line
+
     def decrease_constant(self, gap: Number, step: Number) -> Number:
         return step * gap - 0.5 * self.smoothness * self.diameter**2 * step**2
 
     def optimality_constant(self, k: int, delta0: Number, step: Number) -> Number:
-        return delta0 / ((k + 1) * step) + 0.5 * self.smoothness * self.diameter**2 * step
+        return _bound(delta0, (k + 1) * step) + 0.5 * self.smoothness * self.diameter**2 * step
 
     def decrease_length(self, gap: Number, length: Number) -> Number:
         """For steps length / |p - x| of at most 1, without clipping."""
         return length / self.diameter * gap - 0.5 * self.smoothness * length**2
 
     def optimality_length(self, k: int, delta0: Number, length: Number) -> Number:
-        return delta0 * self.diameter / ((k + 1) * length) + 0.5 * self.smoothness * self.diameter * length
+        return (
+            _bound(delta0 * self.diameter, (k + 1) * length) + 0.5 * self.smoothness * self.diameter * length
+        )
 
     def decrease_schedule(self, gap: Number, step: Number) -> Number:
         """For any steps. The rate assumes that they tend to 0 and that their sum is infinite."""
@@ -75,16 +81,16 @@ class ConvexG:
 
     def optimality_schedule(self, delta0: Number, steps: Sequence[Number]) -> Number:
         total, squares = sum(steps), sum(a**2 for a in steps)
-        return (delta0 + 0.5 * self.smoothness * self.diameter**2 * squares) / total
+        return _bound(delta0 + 0.5 * self.smoothness * self.diameter**2 * squares, total)
 
     def decrease_adaptive(self, gap: Number) -> Number:
         """For adaptive steps and line search, as for all ``*_adaptive`` methods below."""
-        bound = torch.as_tensor(self.smoothness * self.diameter**2, dtype=torch.float64)
-        gap = torch.as_tensor(gap, dtype=torch.float64)
-        return 0.5 * torch.minimum(gap, gap**2 / bound)
+        bound = as_tensor(self.smoothness * self.diameter**2, torch.float64)
+        gap = as_tensor(gap, torch.float64)
+        return 0.5 * torch.minimum(gap, as_tensor(_bound(gap**2, bound)))
 
     def optimality_adaptive(self, k: int, delta0: Number) -> Number:
-        delta0 = torch.as_tensor(delta0, dtype=torch.float64)
+        delta0 = as_tensor(delta0, torch.float64)
         slow = (2 * self.smoothness * delta0).sqrt() * self.diameter / math.sqrt(k + 1)
         return torch.maximum(2 * delta0 / (k + 1), slow)
 
@@ -93,54 +99,66 @@ class ConvexG:
 class StronglyConvexG:
     """g sigma-strongly convex, f L-semi-concave: F decreases for steps below 2 omega."""
 
-    smoothness: float
-    strong_convexity: float
-    diameter: float
+    smoothness: Number
+    strong_convexity: Number
+    diameter: Number
+
+    __repr__ = in_one_line
+
+    def __post_init__(self) -> None:
+        if not bool((as_tensor(self.strong_convexity) > 0).all()):
+            raise ValueError(
+                f"strong_convexity={self.strong_convexity!r}; expected positive numbers. ConvexG has the "
+                "bounds for a g that is convex only."
+            )
 
     @property
-    def omega(self) -> float:
+    def omega(self) -> Number:
         return self.strong_convexity / (self.smoothness + self.strong_convexity)
 
-    def _rate(self, step: float) -> float:
-        return step * min(1.0, 2 - step / self.omega)
+    def _rate(self, step: Number) -> Number:
+        return step * _at_most(1.0, 2 - step / self.omega)
 
-    def _excess(self, step: float) -> float:
+    def _excess(self, step: Number) -> Number:
         return 0.5 * ((self.smoothness + self.strong_convexity) * step**2 - self.strong_convexity * step)
 
-    def decrease_constant(self, gap: Number, step: float) -> Number:
-        if step < 2 * self.omega:
-            return self._rate(step) * gap
-        return step * gap - self._excess(step) * self.diameter**2
+    def decrease_constant(self, gap: Number, step: Number) -> Number:
+        long = step * gap - self._excess(step) * self.diameter**2
+        return _choose(step < 2 * self.omega, self._rate(step) * gap, long)
 
-    def optimality_constant(self, k: int, delta0: Number, step: float) -> Number:
-        if step < 2 * self.omega:
-            return delta0 / (self._rate(step) * (k + 1))
-        return delta0 / (step * (k + 1)) + self._excess(step) / step * self.diameter**2
+    def optimality_constant(self, k: int, delta0: Number, step: Number) -> Number:
+        short = step < 2 * self.omega
+        long = _bound(delta0 + (k + 1) * self._excess(step) * self.diameter**2, step * (k + 1))
+        return _choose(short, _bound(delta0, _choose(short, self._rate(step), 1.0) * (k + 1)), long)
 
-    def decrease_length(self, gap: Number, length: float) -> Number:
+    def decrease_length(self, gap: Number, length: Number) -> Number:
         """For steps length / |p - x| of at most 1, without clipping."""
         fall = length * (2 * self.strong_convexity * gap) ** 0.5
         return fall - 0.5 * (self.smoothness + self.strong_convexity) * length**2
 
-    def optimality_length(self, k: int, delta0: Number, length: float) -> Number:
-        root = math.sqrt(2 * self.strong_convexity)
+    def optimality_length(self, k: int, delta0: Number, length: Number) -> Number:
+        root = (2 * self.strong_convexity) ** 0.5
         total = self.smoothness + self.strong_convexity
-        return (delta0 / (length * root * (k + 1)) + total * length / (2 * root)) ** 2
+        return (_bound(delta0, length * root * (k + 1)) + total * length / (2 * root)) ** 2
 
-    def decrease_schedule(self, gap: Number, step: float) -> Number:
+    def decrease_schedule(self, gap: Number, step: Number) -> Number:
         return self._rate(step) * gap
 
-    def settled(self, steps: Sequence[float]) -> int:
+    def settled(self, steps: Sequence[Number]) -> int | Tensor:
         """k(omega): the first index from which on all steps are at most omega; len(steps) if there is none.
 
-        The paper's table states 2 omega here; its proof uses omega, and its bound requires it.
+        One per image if the steps or omega are. The paper's table states 2 omega here; its proof uses omega,
+        and its bound requires it.
         """
-        late = [i for i, a in enumerate(steps) if a > self.omega]
-        return late[-1] + 1 if late else 0
+        first: int | Tensor = 0
+        for i, a in enumerate(steps):
+            first = _choose(a > self.omega, i + 1, first)  # type: ignore[assignment]
+        return first
 
-    def optimality_schedule(self, delta: Number, steps: Sequence[float]) -> Number:
-        """``delta`` is Delta at step ``settled(steps)``."""
-        return delta / sum(steps[self.settled(steps) :])
+    def optimality_schedule(self, delta: Number, steps: Sequence[Number]) -> Number:
+        """``delta`` is Delta at step ``settled(steps)``. Infinite if there is no such step."""
+        first = self.settled(steps)
+        return _bound(delta, sum(_choose(first <= i, a, 0.0) for i, a in enumerate(steps)))
 
     def decrease_adaptive(self, gap: Number) -> Number:
         return self.omega * gap
@@ -162,6 +180,26 @@ class ConcaveF(ConvexG):
         return delta0 / (k + 1)
 
 
+def _choose(condition: bool | Tensor, yes: Number, no: Number) -> Number:
+    """``yes`` for the images that meet the condition, else ``no``."""
+    if not isinstance(condition, Tensor):
+        return yes if condition else no
+    return torch.where(
+        condition,
+        *(as_tensor(v, torch.float64 if isinstance(v, float) else None) for v in (yes, no)),
+    )
+
+
+def _at_most(limit: float, value: Number) -> Number:
+    return _choose(value > limit, limit, value)
+
+
+def _bound(numerator: Number, denominator: Number) -> Number:
+    """numerator / denominator, and infinity, which is no bound, for a denominator of 0."""
+    zero = denominator == 0
+    return _choose(zero, math.inf, numerator / _choose(zero, 1.0, denominator))
+
+
 def tightness(E: Energy, r: Regularizer, *, rounding: str = "nearest") -> Tensor:
     """Upper bound on E(labels) - E* for labels rounded from a *global* minimum of E + r, per image.
 
@@ -170,7 +208,7 @@ def tightness(E: Energy, r: Regularizer, *, rounding: str = "nearest") -> Tensor
     """
     n, num_labels = E.unary.shape[-2:]
     low, high = r.bounds(num_labels)
-    slack = torch.full(E.unary.shape[:-2], n * (high - low), dtype=torch.float64)
+    slack = torch.full(E.unary.shape[:-2], n * (high - low), dtype=torch.float64, device=E.unary.device)
     if rounding == "bcd":
         return slack
     if rounding != "nearest":

@@ -81,18 +81,35 @@ def with_duals():
     return errors
 
 
+def every_count():
+    """The largest difference for each number of labels: each length of rows has compiled code of its own."""
+    errors = {}
+    for dtype, most in MOST.items():
+        for labels in range(2, most + 1):
+            P, _ = model(labels, dtype, "potts")
+            u = normal(99, labels, dtype=dtype, seed=2).requires_grad_()
+            updates = as_updates(solvers.get("mf"), 2)
+            y = softmax(u, -1.0)
+            for update in updates:
+                y = softmax(sum(t.compat.apply(t.operator(y)) for t in P.terms) + u, update.scale)
+            x = P.engine().run(None, u, updates)
+            errors[str(dtype), labels] = float((x - y).detach().abs().max() / torch.finfo(dtype).eps)
+    return errors
+
+
 def both():
-    return *with_gradients(), with_duals(), [_core.ModelF32.lanes(), _core.ModelF64.lanes()]
+    lanes = [_core.ModelF32.lanes(), _core.ModelF64.lanes()]
+    return *with_gradients(), with_duals(), lanes, every_count()
 
 
 @pytest.fixture(scope="module", params=["generic", "avx2", "avx512"])
 def found(request):
     with environment(FWCRF_ISA=request.param):
-        cases, used, errors, lanes = in_process(both, timeout=200)
+        cases, used, errors, lanes, counts = in_process(both, timeout=200)
     if used != request.param:
         assert request.param != "generic"
         pytest.skip(f"not available here: {used} is used instead of {request.param}")
-    return cases, errors, lanes
+    return cases, errors, lanes, counts
 
 
 def test_same_labels_with_gradients(found):
@@ -104,6 +121,10 @@ def test_same_labels_with_gradients(found):
 
 def test_same_labels_with_duals_and_matrices(found):
     assert max(found[1].values()) < 1e-11, found[1]
+
+
+def test_every_number_of_labels(found):
+    assert max(found[3].values()) < 100, {case: error for case, error in found[3].items() if error >= 100}
 
 
 def test_lanes_and_most_labels(found):

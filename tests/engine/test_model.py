@@ -12,7 +12,6 @@ from fwcrf.compatibility import Full, Potts
 from fwcrf.engine.limits import Refusal
 from fwcrf.engine.model import Model
 from fwcrf.kernels import Bilateral, Exact, Gaussian, Separable, Spatial
-from fwcrf.kernels.bands import band
 from fwcrf.pairwise import dense, of_image
 
 # A spatial kernel of three and more pixels in float32 lies on a coarser grid.
@@ -257,19 +256,6 @@ def test_grids_of_several_shapes_go_one_by_one():
     assert isinstance(P.engine(), Refusal)
     torch.testing.assert_close(P(x), one_by_one(P, x))
     assert isinstance(dense([K[0], K[0]], 3).engine(), Model)
-
-
-@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (4, 4), (9, 30)], ids=str)
-def test_band_holds_the_matrix(shape):
-    rows, columns = shape
-    i, j = torch.arange(rows)[:, None] * columns / rows, torch.arange(columns)
-    M = torch.where((i - j).abs() < 2.5, 1.0 + i + 10 * j, 0.0)
-    b = band(M)
-    found = torch.zeros(rows, columns)
-    for row, first in enumerate(b.first.tolist()):
-        found[row, first : first + b.weight.shape[1]] = b.weight[row]
-    assert torch.equal(found, M) and b.rows == rows
-    assert (b.first.diff() >= 0).all()
 
 
 def test_separable_operators_keep_their_factors_per_axis():

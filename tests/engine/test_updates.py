@@ -1,8 +1,10 @@
 """Steps that the native engine takes at once end where the solver's own steps do."""
 
+import tracemalloc
+
 import pytest
 import torch
-from helpers import DTYPES, covering, normal, uniform
+from helpers import DTYPES, assert_rounding, covering, normal, uniform
 
 import fwcrf
 from fwcrf import Energy, solvers, stepsizes
@@ -10,7 +12,7 @@ from fwcrf.engine.prune import MessageBound, prune
 from fwcrf.engine.update import Map, Update
 from fwcrf.kernels import Bilateral, Spatial
 from fwcrf.pairwise import of_image
-from fwcrf.solvers.plan import as_updates
+from fwcrf.solvers.plan import Refusal, as_updates
 
 STEPS = 5
 SOLVERS = {
@@ -40,7 +42,7 @@ def energy(labels, *, grid=(13, 18), dtype=torch.float64, batch=(), compat=1.0, 
 
 
 def at_once(E, solver, x0=None, num_steps=STEPS):
-    assert num_steps == 0 or isinstance(as_updates(solver, num_steps), list)
+    assert num_steps == 0 or not isinstance(as_updates(solver, num_steps), Refusal)
     return fwcrf.minimize(E, solver, x0, num_steps=num_steps).probabilities
 
 
@@ -327,3 +329,40 @@ def test_other_steps_are_differentiated_one_by_one(solver):
         u = E.unary.requires_grad_()
         grads.append(torch.autograd.grad(run(E, SOLVERS[solver]).square().sum(), u)[0])
     torch.testing.assert_close(*grads, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("solver", ["mf", "l2fw", "admm", "pgd", "fw", "emd"])
+def test_a_million_updates_take_a_few_bytes_each(solver):
+    tracemalloc.start()
+    try:
+        updates = as_updates(solvers.get(solver), 1_000_000)
+        assert tracemalloc.get_traced_memory()[1] < 20e6
+    finally:
+        tracemalloc.stop()
+    assert len(updates) == 1_000_000
+
+
+@pytest.mark.parametrize("solver", ["l2fw", "fw", "admm"])
+def test_runs_of_several_native_calls_end_where_one_call_does(solver, monkeypatch):
+    P = of_image([Spatial(), Bilateral()], uniform(3, 9, 11) * 255, 3)
+    E = Energy(P, normal(99, 3, seed=2))
+    expected = fwcrf.minimize(E, solver, num_steps=10).probabilities
+    monkeypatch.setattr("fwcrf.engine.model._MOST_STEPS", 4)
+    torch.testing.assert_close(fwcrf.minimize(E, solver, num_steps=10).probabilities, expected)
+
+
+@covering(solver=["mf", "l2fw"], labels=[2, 3, 17, 28, 60], steps=[1, 2], dtype=DTYPES)
+def test_gradients_from_the_softmax_of_the_scores(solver, labels, steps, dtype):
+    """Two labels and many labels have ways of their own, which keep no start unless it is asked for."""
+
+    def slopes(callback):
+        w = torch.tensor(0.7, dtype=dtype, requires_grad=True)
+        E = energy(labels, grid=(6, 8), dtype=dtype, weights=[w, 0.5])
+        E.unary.requires_grad_()
+        kept = [torch.full_like(E.unary, torch.nan).detach() for _ in range(8)]
+        del kept  # memory that is not written is not a number
+        x = fwcrf.minimize(E, SOLVERS[solver], num_steps=steps, callback=callback).probabilities
+        return torch.autograd.grad(x, [E.unary, w], normal(*x.shape, seed=4).to(dtype))
+
+    for found, expected in zip(slopes(None), slopes(lambda k, x: None), strict=True):
+        assert_rounding(found, expected, times=50)

@@ -150,7 +150,7 @@ REFUSED = {
     "num_steps half": ((IMAGE, P), {"num_steps": 2.5}, "num_steps=2.5; expected 0"),
     "compatibility": ((IMAGE, P), {"compatibility": [1.0, 2.0]}, "compatibility has shape (2,); expected"),
     "colour": ((IMAGE, P), {"kernels": [Bilateral(5, (3.0, 3.0))]}, "color=(3.0, 3.0) has 2 entries"),
-    "no kernels": ((IMAGE, P), {"kernels": []}, "operators is empty"),
+    "no kernels": ((IMAGE, P), {"kernels": []}, "kernels=[]; expected a kernel"),
     "out": ((IMAGE, P), {"out": np.zeros((9, 12), int)}, "out has shape (9, 12); expected (9, 13)"),
 }
 
@@ -300,7 +300,7 @@ POINTS = {
         "Bilateral kernel without features",
     ),
     "mask": ((PLACE, TONE, Q), {"keep": MASK}, ValueError, "keep has shape (9, 13)"),
-    "strings": ((PLACE, TONE, Q), {"kernels": ["bilateral"]}, TypeError, "kernel 'bilateral' is for images"),
+    "strings": ((PLACE, TONE, Q), {"kernels": ["bilateral"]}, TypeError, "kernels=['bilateral']; expected"),
     "sums": ((PLACE, TONE, -Q), {}, ValueError, "If these are logits"),
 }
 

@@ -1,5 +1,7 @@
 """Points: a grid of them is an image, and everything else goes by features."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -15,8 +17,10 @@ PLACE = np.argwhere(np.ones(SIZE, bool))
 TONE, Q = IMAGE.reshape(-1, 3), P.reshape(-1, 3)
 EXACT = [Spatial(1.3, weight=1.5, method="exact"), Bilateral(5.1, 31.0, weight=3.0, method="exact")]
 
+LATTICE = replace(KERNELS[1], method="lattice")
 
-@pytest.mark.parametrize("kernels", [EXACT, [EXACT[0], KERNELS[1]]], ids=["exact", "lattice"])
+
+@pytest.mark.parametrize("kernels", [EXACT, [EXACT[0], LATTICE]], ids=["exact", "lattice"])
 def test_a_grid_of_points_is_an_image(kernels):
     labels, x = fwcrf.refine_points(PLACE, TONE, Q, kernels=kernels, return_probabilities=True)
     expected, likely = fwcrf.refine(IMAGE, P, kernels=kernels, return_probabilities=True)
@@ -25,7 +29,7 @@ def test_a_grid_of_points_is_an_image(kernels):
 
 
 def test_defaults_are_in_units_of_the_distance_between_neighbours():
-    expected = fwcrf.refine(IMAGE, P)
+    expected = fwcrf.refine(IMAGE, P, preset="paper")
     for scale in (1.0, 0.001, 250.0):
         found = fwcrf.refine_points(PLACE * scale, TONE, Q).reshape(SIZE)
         # A lattice in place of the separable filter.

@@ -210,7 +210,6 @@ IMAGE, P = photograph(30, 40), probabilities(30, 40)
         ({"tile": 0}, r"tile=0; expected a number of pixels, at least 1, or 2 of them"),
         ({"tile": (5, 5, 5)}, r"tile=\(5, 5, 5\); expected"),
         ({"tile": 5.5}, r"tile=5\.5; expected"),
-        ({"tile": "auto"}, r"tile='auto'; expected"),
         ({"tile": True}, r"tile=True; expected"),
         ({"overlap": -1}, r"overlap=-1; expected a number of pixels, at least 0"),
         ({"memory": 0}, r"memory=0; expected a positive number"),
@@ -222,6 +221,11 @@ def test_bad_tiles(settings, message):
     settings = {"kernels": KERNELS, **settings}
     with pytest.raises(ValueError, match=message):
         fwcrf.refine(IMAGE, P, **settings)
+
+
+def test_a_tile_that_is_no_number():
+    with pytest.raises(TypeError, match=r"tile='auto'; expected a number of pixels"):
+        fwcrf.refine(IMAGE, P, kernels=KERNELS, tile="auto")
 
 
 def test_the_default_bound_is_exceeded_rather_than_refused(monkeypatch):

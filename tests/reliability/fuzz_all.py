@@ -30,6 +30,7 @@ CASES = {
     "native_simplex": 120_000,
     "native_lattice": 60_000,
     "native_grid": 80_000,
+    "native_pruning": 60_000,
     "native_model": 6_000,
     "native_graph": 20_000,
     "native_arguments": 100_000,

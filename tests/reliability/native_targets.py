@@ -97,6 +97,30 @@ def grid(c: Choices) -> None:
         )
 
 
+def pruning(c: Choices) -> None:
+    """Labels merged into one and given their shares again: rows of softmax stay the same."""
+    dtype, threads = pick(c, DTYPES), c.integer(1, 3)
+    n, labels = c.integer(0, 40), c.integer(1, 70)
+    u = array(c, (n, labels), dtype, largest=1e3)
+    kept = np.flatnonzero(np.random.default_rng(c.integer(0, 2**32 - 1)).uniform(size=labels) < 0.5)
+    gap, most = np.full(labels, np.nan, dtype), np.full(labels, np.nan, dtype)
+    p = np.full_like(u, np.nan)
+    _core.softmax(u, -1.0, p, threads)
+    x = pick(c, (None, p))
+    _core.label_spans(x, u, gap, most, threads)
+    if n:
+        assert (gap >= 0).all() and (most == (0 if x is None else p.max(0))).all()
+    few, energies = (np.full((n, len(kept) + 1), np.nan, dtype) for _ in range(2))
+    back = np.full_like(u, np.nan)
+    try:
+        _core.merge_labels(x, u, kept, -1.0, few, energies, threads)
+    except ValueError as error:  # fewer pixels or labels than a vector has lanes
+        raise Refused(str(error)) from error
+    check_probabilities(few)
+    _core.unmerge_labels(u, kept, -1.0, few, energies, back, threads)
+    assert np.abs(back - p).max(initial=0) < 1e-4, "a share that is not the label's own"
+
+
 def model(c: Choices) -> None:
     """P x + u of a dense model by the fused engine, and its derivatives."""
     dtype = pick(c, (torch.float32, torch.float64))
@@ -167,60 +191,101 @@ def graph(c: Choices) -> None:
     assert torch.isfinite(y).all() and torch.isfinite(g).all()
 
 
-_FUNCTIONS: dict[str, tuple[int, ...]] = {  # numbers of axes of the arrays they take
-    "softmax": (2, -1, 2),
-    "project": (2, -1, 2),
-    "softmax_derivative": (2, 2, -1, 2),
-    "project_derivative": (2, 2, -1, 2),
-    "transpose": (3, 3),
-    "filter_axis": (3, 1, 3),
-    "bilateral_features": (3, 1, 1, 3),
-    "feature_bounds": (2,),
-    "build_lattice": (3, 1, 1, 1, 3, 3, 3),
-    "diagonal": (2, 2, 2, 3, -1, -1, 1, 2),
-    "sampled_sums": (3, 1, -1, 3, 3, 3, -1, -1, -1, -1, 2, 2),
-    "filter": (3, 2, 2, 2, 3, 1, -1, -1, -1, 3),
-    "label_spans": (2, 2, 1, 1),
-    "take_labels": (2, 1, 2),
-    "spread_labels": (2, 1, 2),
-    "merge_labels": (2, 2, 1, -1, 2, 2),
-    "unmerge_labels": (2, 1, -1, 2, 2, 2),
-    "adjacency": (2, 1, 1, 1),
-    "edge_sum": (3, 3, 2, 3, -1, -1, 1, 1, 1, 3),
-    "table_sum": (3, 3, 4, 1, 1, 1, 3),
-    "edge_inner": (3, 3, 2, -1, 2),
-    "edge_outer": (3, 3, 2, 4),
-    "graph_descent": (3, 3, 2, 3, 4, 1, 1, 1, -1, -1, -1, 2),
+# The arguments of every function but the threads: a letter for the dtype (f for float32 or float64,
+# d for float64, i for int32, l for int64, b for uint8) and the number of axes; s for a number, [] for a list.
+FUNCTIONS: dict[str, str] = {
+    "softmax": "f2 s f2",
+    "project": "f2 s f2",
+    "softmax_derivative": "f2 f2 s f2",
+    "project_derivative": "f2 f2 s f2",
+    "transpose": "f3 f3",
+    "transpose_and_argmax": "f3 f3 l2",
+    "transpose_log": "f3 s s f3",
+    "transpose_log_derivative": "f3 f3 s s f3",
+    "argmax": "f2 l1",
+    "energies": "f3 s s s f3",
+    "filter_axis": "f3 f1 f3",
+    "tap_slopes": "f3 f3 d1",
+    "bilateral_features": "f3 l1 f1 f3",
+    "feature_bounds": "f2",
+    "build_lattice": "f3 d1 l1 l1 i3 f3 l3",
+    "diagonal": "i2 f2 l2 i3 s s f1 f2",
+    "normalize": "i3 f3 l3 i3 f1 s s s f3 f2 f2",
+    "gaussian_sums": "f3 f3 f2",
+    "sampled_sums": "f3 l1 s i3 f3 i3 s s s s f2 f2",
+    "placed": "f3 f1 s f3",
+    "scaled_rows": "f2 f1 f2 [f1] [f1]",
+    "filter": "f3 i2 f2 f2 i3 f1 s s s f3",
+    "corner_dots": "f3 f3 i2 f2 i3 s s s f2",
+    "label_spans": "f2 f2 f1 f1",
+    "take_labels": "f2 l1 f2",
+    "spread_labels": "f2 l1 f2",
+    "merge_labels": "f2 f2 l1 s f2 f2",
+    "unmerge_labels": "f2 l1 s f2 f2 f2",
+    "adjacency": "i2 l1 i1 i1",
+    "edge_sum": "f3 f3 f2 f3 s s l1 i1 i1 f3",
+    "table_sum": "f3 f3 f4 l1 i1 i1 f3",
+    "edge_inner": "f3 f3 i2 s f2",
+    "edge_outer": "f3 f3 i2 f4",
+    "graph_descent": "f3 f3 f2 f3 f4 l1 i1 i1 s s s l2",
+    "empty": "s",
+    "ModelF32.add_lattice": "i3 f3 f3 i3 f2 s s s",
+    "ModelF64.add_lattice": "i3 f3 f3 i3 f2 s s s",
+    "ModelF32.add_grid": "[s] [s] [f1] [f1] [f1] [f1] f2",
+    "ModelF64.add_grid": "[s] [s] [f1] [f1] [f1] [f1] f2",
+    "ModelF32.run": "f3 s f3 d1 b1 f3 d2 [f3] [f3] f3 f3 d3 s",
+    "ModelF64.run": "f3 s f3 d1 b1 f3 d2 [f3] [f3] f3 f3 d3 s",
 }
-_WITHOUT_THREADS = ("feature_bounds", "adjacency")
+_WITHOUT_THREADS = ("feature_bounds", "adjacency", "empty", "add_lattice", "add_grid")
+# Without arguments that could be wrong.
+WITHOUT_ARGUMENTS = ("isa", "openmp", "maps", "duals", "most_labels", "lanes")
+_DTYPES = {"i": np.int32, "l": np.int64, "d": np.float64, "b": np.uint8}
+
+
+def _argument(c: Choices, kind: str, sizes: list[int], floating: Any) -> Any:
+    """An argument of a kind, now and then of another one."""
+    if kind.startswith("["):
+        return [_argument(c, kind[1:-1], sizes, floating) for _ in range(c.integer(0, 2))]
+    if kind == "s":
+        return pick(c, (0, 1, 2, 1.0, -0.5, -1.0, -3, True, False, None, "x", float("nan")))
+    axes = int(kind[1]) if c.integer(0, 19) else c.integer(0, 4)
+    dtype = _DTYPES.get(kind[0], floating)
+    if not c.integer(0, 19):
+        dtype = pick(c, (np.float32, np.float64, np.int32, np.int64, np.float16, np.complex64))
+    values: Any = np.zeros(tuple(pick(c, sizes) for _ in range(axes)), dtype)
+    how = c.integer(0, 40)
+    if how == 0 and values.ndim:
+        values = values[..., ::-1]
+    elif how == 1:
+        values = np.asfortranarray(values)
+    elif how == 2:
+        values.flags.writeable = False
+    elif how == 3:
+        values = pick(c, (None, 3, [1.0], "x", torch.empty(values.shape, device="meta")))
+    return values
 
 
 def arguments(c: Choices) -> None:
     """Arrays of wrong shapes, dtypes, orders and kinds: an exception, or an answer where they fit."""
-    name = pick(c, [*_FUNCTIONS])
-    sizes = [c.integer(0, 4) for _ in range(3)]
-    given: list[Any] = []
-    for axes in _FUNCTIONS[name]:
-        if axes < 0:
-            given.append(pick(c, (0, 1, 1.0, -3, None, "x", float("nan"))))
-            continue
-        shape = tuple(pick(c, sizes) for _ in range(axes if c.integer(0, 9) else c.integer(0, 4)))
-        dtype = pick(c, (np.float32, np.float64, np.int32, np.int64, np.float16, np.complex64))
-        values: Any = np.zeros(shape, dtype)
-        kind = c.integer(0, 12)
-        if kind == 0 and values.ndim:
-            values = values[..., ::-1]
-        elif kind == 1:
-            values = np.asfortranarray(values)
-        elif kind == 2:
-            values.flags.writeable = False
-        elif kind == 3:
-            values = pick(c, (None, 3, [1.0], "x", torch.empty(shape, device="meta")))
-        given.append(values)
-    threads = () if name in _WITHOUT_THREADS else (pick(c, (1, 2, 0, -1, 10**12)),)
+    name = pick(c, [*FUNCTIONS])
+    same = c.integer(0, 4)
+    sizes = [same] * 3 if flag(c) else [c.integer(0, 4) for _ in range(3)]
+    floating = pick(c, DTYPES)
+    given = [_argument(c, kind, sizes, floating) for kind in FUNCTIONS[name].split()]
+    owner, _, method = name.rpartition(".")
+    function = getattr(getattr(_core, owner)() if owner else _core, method)
+    threads = () if method in _WITHOUT_THREADS else (pick(c, (1, 2, 0, -1, 10**12)),)
     try:
-        getattr(_core, name)(*given, *threads)
-    except (ValueError, TypeError, OverflowError, IndexError, BufferError, RuntimeError) as error:
+        function(*given, *threads)
+    except (
+        ValueError,
+        TypeError,
+        OverflowError,
+        IndexError,
+        BufferError,
+        RuntimeError,
+        MemoryError,
+    ) as error:
         raise Refused(str(error)) from error
 
 
@@ -240,5 +305,5 @@ def memory(c: Choices) -> None:
 
 TARGETS: dict[str, Callable[[Choices], None]] = {
     f"native_{target.__name__}": target
-    for target in (simplex, lattice, grid, model, graph, arguments, memory)
+    for target in (simplex, lattice, grid, pruning, model, graph, arguments, memory)
 }

@@ -19,7 +19,7 @@ sys.meta_path[:] = [f for f in sys.meta_path if not type(f).__module__.startswit
 EOF
 export PYTHONPATH=$build/package LD_PRELOAD=$PRELOAD ASAN_OPTIONS=detect_leaks=0 FWCRF_SANITIZED=1
 "$PYTHON" -c "import fwcrf._core as c; print('sanitized:', c.__file__)"
-for target in native_simplex native_lattice native_grid native_model native_graph native_arguments native_memory; do
+for target in native_simplex native_lattice native_grid native_pruning native_model native_graph native_arguments native_memory; do
     "$PYTHON" tests/reliability/fuzz.py $target --cases "$((cases / 20))" --seed 2
 done
 "$PYTHON" -m pytest -q -p no:cacheprovider tests/kernels/test_lattice_channels.py tests/kernels/test_extreme_features.py \

@@ -37,7 +37,7 @@ BOMB = "compatibility:\n- &a [1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
         (b"num_steps: !!int ''", "is not YAML"),
         (b"compatibility: &a [*a]", "has the alias \\*a"),
         (BOMB.encode(), "has the alias \\*a; expected values written out"),
-        (b"[" * 100_000, "is not YAML"),
+        (b"[" * 100_000, "nested more than 32 deep"),
     ],
     ids=["encoding", "date", "integer", "a list in itself", "bomb", "depth"],
 )

@@ -127,8 +127,8 @@ def test_a_hostile_checkpoint_stops_training(tmp_path, fwcrf_command):
     assert not (tmp_path / "run").exists()
 
 
-# Where processes of one run talk to each other, and nothing comes from a file.
-OWN_PROCESSES = {"apps/batch/on_ray.py"}
+# Where processes of one run talk to each other, or an object is copied; nothing comes from a file.
+OWN_PROCESSES = {"apps/batch/on_ray.py", "solvers/solution.py"}
 
 
 def test_no_call_that_could_run_what_it_reads():

@@ -25,6 +25,6 @@ for torch in "${@:-torch}"; do
     bin/python -m pytest -q -p no:cacheprovider --deselect tests/test_import.py::test_import_is_quick tests/test_import.py tests/test_api_snapshot.py tests/test_energy.py \
         tests/test_rounding.py tests/torch_ops/test_simplex.py tests/test_layer.py tests/engine/test_updates.py tests/kernels/test_gaussians.py \
         tests/refine/test_refine.py tests/graphs/test_operator.py tests/apps/files tests/apps/cli/test_refine_command.py \
-        tests/reliability/test_found.py
+        tests/reliability/test_found.py tests/examples
     cd "$root"
 done

@@ -86,6 +86,27 @@ def test_hard_constraints_are_respected(name, problem):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", NAMES)
+def test_labels_masked_by_the_lowest_number_are_as_good_as_forbidden(name, dtype):
+    """Logits of torch.finfo(dtype).min, a usual mask: neither infinity nor NaN, forward and backward."""
+    lowest = torch.finfo(dtype).min
+    logits = normal(N, L, seed=3).to(dtype)
+    logits[0, 0] = logits[1, 0] = logits[1, 1] = lowest
+    features = normal(N, 2).to(dtype).requires_grad_()
+    compat = torch.as_tensor(ORDERED, dtype=dtype).clone().requires_grad_()
+    logits.requires_grad_()
+    E = fwcrf.Energy(dense([Exact(features)], L, compat=compat), fwcrf.energy.unary_from_logits(logits))
+    x = solve(E, name, **SETTINGS.get(name, {}))
+    assert torch.isfinite(x).all()
+    assert_close(x.sum(-1), torch.ones(N, dtype=dtype))
+    assert x[0, 0] == x[1, 0] == x[1, 1] == 0
+    if x.requires_grad:
+        weights = normal(N, L, seed=4).to(dtype)
+        for grad in torch.autograd.grad((x * weights).sum(), (features, compat, logits), allow_unused=True):
+            assert grad is None or torch.isfinite(grad).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", NAMES)
 def test_dtype_is_kept_and_start_is_not_changed(name, dtype):
     E = kernel_energy(2)
     E = fwcrf.Energy(E.pairwise, E.unary.to(dtype))
@@ -200,6 +221,48 @@ def test_line_search_and_adaptive_steps_never_raise_the_objective(name):
 def test_bad_settings_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("MF", "mf"),
+        ("meanfield", "mf"),
+        ("mean_field", "mf"),
+        ("l2-fw", "l2fw"),
+        ("Frank-Wolfe", "fw"),
+        ("anneal", "anneal-fw"),
+        ("lp-mesh", "lp-meshi"),
+    ],
+)
+def test_an_unknown_name_is_answered_with_the_closest(given, meant):
+    with pytest.raises(ValueError, match=f"expected one of mf, .*: did you mean '{meant}'\\?"):
+        fwcrf.solvers.get(given)
+
+
+def test_a_name_like_no_other_is_answered_without_a_guess():
+    with pytest.raises(ValueError) as error:
+        fwcrf.solvers.get("qqqqqqqq")
+    assert "did you mean" not in str(error.value)
+
+
+ENTRIES = {
+    "minimize": lambda solver: fwcrf.minimize(matrix_energy(), solver, num_steps=1),
+    "layer": lambda solver: fwcrf.DenseCRF(3, solver=solver),
+    "refine": lambda solver: fwcrf.refine(
+        np.zeros((4, 4, 3), np.uint8), np.full((4, 4, 3), 1 / 3), solver=solver
+    ),
+    "refine_points": lambda solver: fwcrf.refine_points(
+        normal(5, 3), normal(5, 3), normal(5, 3).softmax(-1), solver=solver
+    ),
+}
+
+
+@pytest.mark.parametrize("solver", [None, 3, fwcrf.solvers.FrankWolfe, ["mf"]], ids=str)
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=ENTRIES)
+def test_a_solver_that_is_none_is_answered_with_a_sentence(entry, solver):
+    with pytest.raises(TypeError, match=r"solver=.*expected a name such as 'l2fw'.*solvers\.get"):
+        entry(solver)
 
 
 def test_tsallis_joins_the_entropic_and_the_euclidean_solver():

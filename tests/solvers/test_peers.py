@@ -2,12 +2,14 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from problems import PROBLEMS, kernel_energy, matrix_energy, start
 from torch.testing import assert_close
 
 import fwcrf
+from fwcrf.solvers.plan import Refusal, as_updates
 from fwcrf.stepsizes import Harmonic, LineSearch
 from fwcrf.torch_ops.simplex import project_onto_simplex
 
@@ -42,6 +44,40 @@ def test_projected_gradient_with_line_search_falls_along_its_segments(E):
     values = torch.stack([record.energy for record in trace])
     assert (values[1:] <= values[:-1] + 1e-12).all()
     assert (values[-1] < values[0] - 0.1).all()
+
+
+def test_entropic_descent_with_the_epsilon_of_the_paper():
+    """The stabilised update in numpy, on unaries under which labels underflow and return."""
+    E = kernel_energy(3)
+    E = fwcrf.Energy(8 * E.pairwise, 400 * E.unary)
+    P, u = E.pairwise.to_dense().numpy(), E.unary.numpy()
+    x = start(E).numpy()
+    for _ in range(STEPS):
+        g = (P @ x.ravel()).reshape(x.shape) + u
+        y = (x + 1e-10) * np.exp(-0.7 * g + 0.7 * g.min(-1, keepdims=True))
+        x = y / y.sum(-1, keepdims=True)
+    assert_close(solve(E, "emd", step=0.7, epsilon=1e-10), torch.from_numpy(x), rtol=1e-9, atol=1e-14)
+
+
+def test_epsilon_lets_a_label_return():
+    """A start without label 0, which the unary asks for: the default starts from the least number instead."""
+    E = kernel_energy(3)
+    u = torch.zeros_like(E.unary)
+    u[:, 0] = -12.0
+    E, x0 = fwcrf.Energy(E.pairwise, u), torch.tensor([0.0, 0.5, 0.5]).double().expand_as(u)
+    share = [
+        fwcrf.minimize(E, fwcrf.solvers.get("emd", **more), x0, num_steps=6).probabilities[:, 0].min()
+        for more in ({}, {"epsilon": 1e-10})
+    ]
+    assert share[0] < 1e-100 and share[1] > 0.99
+
+
+def test_the_engine_leaves_epsilon_to_single_steps():
+    assert len(as_updates(fwcrf.solvers.get("emd"), 2)) == 2
+    refusal = as_updates(fwcrf.solvers.get("emd", epsilon=1e-10), 2)
+    assert isinstance(refusal, Refusal) and "epsilon" in str(refusal)
+    with pytest.raises(ValueError, match=r"epsilon=-1.0; expected"):
+        fwcrf.solvers.get("emd", epsilon=-1.0)
 
 
 def test_fista(E):

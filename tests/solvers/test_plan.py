@@ -10,14 +10,22 @@ import torch
 from helpers import normal, uniform
 
 import fwcrf
-from fwcrf import Energy, _core, solvers, stepsizes
+from fwcrf import Energy, _core, refinement, solvers, stepsizes
 from fwcrf.engine.update import Dual, Map
 from fwcrf.kernels import Bilateral, Gaussian, Spatial
 from fwcrf.pairwise import of_image
 from fwcrf.regularizers import Entropy, SquaredL2
 from fwcrf.solvers import FrankWolfe
 from fwcrf.solvers.admm import ADMM
-from fwcrf.solvers.plan import NATIVE_ARRAYS, Plan, Refusal, arrays_per_label, as_updates, plan
+from fwcrf.solvers.plan import (
+    GENERIC_ARRAYS,
+    NATIVE_ARRAYS,
+    Plan,
+    Refusal,
+    arrays_per_label,
+    as_updates,
+    plan,
+)
 
 KERNELS = (Bilateral(6.0, 0.3), Spatial(1.5))
 
@@ -151,18 +159,39 @@ def test_the_forecast_is_what_happens(options, caplog):
     p = np.random.default_rng(1).dirichlet(np.ones(4), (9, 11)).astype(np.float32)
     with caplog.at_level(logging.INFO, logger="fwcrf"):
         fwcrf.refine(image, p, **options)
-    (message,) = [record.getMessage() for record in caplog.records]
+    said = (record.getMessage() for record in caplog.records)
+    (message,) = [text for text in said if "pixels changed" not in text]
     solver = options.get("solver", "l2fw")
     arrays = arrays_per_label(
         solvers.get(solver) if isinstance(solver, str) else solver,
         options.get("num_steps", 10),
-        [kernel.method for kernel in options.get("kernels", (Spatial(), Bilateral()))],
+        [kernel.image_method for kernel in options.get("kernels", (Spatial(), Bilateral()))],
         options.get("compatibility", 1.0),
         4,
         torch.float32,
         torch.device("cpu"),
     )
     assert (arrays == NATIVE_ARRAYS) == message.startswith("native"), message
+
+
+@pytest.mark.parametrize("wide", [True, False])
+def test_the_forecast_of_a_long_image_is_what_happens(wide, caplog, monkeypatch):
+    """A kernel that reaches over all of 9000 pixels has larger bands than the engine takes."""
+    forecasts = []
+
+    def forecast(*args):
+        forecasts.append(arrays_per_label(*args))
+        return forecasts[-1]
+
+    monkeypatch.setattr(refinement, "arrays_per_label", forecast)
+    p = np.full((1, 9000, 2), 0.5, np.float32)
+    kernels = [Spatial((3.0, 1e4 if wide else 80.0))]
+    with caplog.at_level(logging.INFO, logger="fwcrf"):
+        fwcrf.refine(np.zeros((1, 9000, 3), np.uint8), p, kernels=kernels, num_steps=1)
+    said = (record.getMessage() for record in caplog.records)
+    (message,) = [text for text in said if "pixels changed" not in text]
+    assert message.startswith("generic path: the spatial kernel is too wide" if wide else "native")
+    assert forecasts == [GENERIC_ARRAYS if wide else NATIVE_ARRAYS]
 
 
 def test_updates_are_known_without_an_energy():

@@ -11,6 +11,7 @@ from scipy.optimize import minimize as scipy_minimize
 from torch.testing import assert_close
 
 import fwcrf
+from fwcrf.compatibility import Full, Potts
 from fwcrf.energy import inner
 from fwcrf.kernels import Exact
 from fwcrf.pairwise import Blocks, Diagonal, dense
@@ -78,10 +79,30 @@ def test_the_self_edges_are_those_of_the_kernels():
     operators = [Exact(points(N, 2)).normalized("symmetric"), Exact(points(N, 1, seed=1))]
     P = dense(operators, L, weights=[2.0, 0.5], compat=ORDERED)
     whole = dense(operators, L, weights=[2.0, 0.5], compat=ORDERED, self_edges=True)
-    restored = sum(Blocks(k, M).to_dense() for k, M in P.self_edges())
+    restored = sum(Blocks(k, M, L).to_dense() for k, M in P.self_edges())
     assert_close(P.to_dense() + restored, whole.to_dense())
-    assert_close(sum(Blocks(k, M).to_dense() for k, M in (3 * P).self_edges()), 3 * restored)
+    assert_close(sum(Blocks(k, M, L).to_dense() for k, M in (3 * P).self_edges()), 3 * restored)
     assert all((k == 0).all() for k, _ in whole.self_edges())
+
+
+@pytest.mark.parametrize("compat", [1.0, ORDERED], ids=["potts", "ordered"])
+def test_a_kernel_with_a_negative_weight_is_not_taken_for_a_concave_one(compat):
+    """The self-edges of both kernels together are positive, the self-edges of one kernel are not."""
+    E = kernel_energy(5, compat=compat, weights=[2.0, -1.0])
+    f, _ = concave(E, Simplex())
+    assert torch.linalg.eigvalsh(on_simplices(f.pairwise))[-1] <= 1e-5
+
+
+def test_matrices_that_are_equal_by_coincidence_are_not_one_matrix():
+    operators = [Exact(points(N, 2)), Exact(points(N, 1, seed=1))]
+    u = normal(N, L)
+    one = fwcrf.Energy(dense(operators, L, compat=Full(ORDERED)), u)
+    two = fwcrf.Energy(dense(operators, L, compat=[Full(ORDERED), Full(ORDERED.clone())]), u)
+    assert isinstance(concavity(one), Blocks)
+    assert isinstance(concavity(two), Diagonal)
+    potts = [Potts(torch.tensor(w)) for w in (1.0, 2.0)]  # which are one matrix, times two numbers
+    A = concavity(fwcrf.Energy(dense(operators, L, compat=potts), u))
+    assert_close(A.weight, torch.full((N, L), 3.0).double())
 
 
 def test_closed_forms_are_used_where_they_exist():
@@ -154,6 +175,11 @@ def test_the_quadratic_program_of_cccp1_is_solved_to_its_tolerance():
 @problem
 @pytest.mark.parametrize("name", ["cccp-qp1", "cccp-qp2", "cmf1", "cmf2"])
 def test_the_concave_convex_procedure_never_raises_its_objective(problem, name):
+    if name == "cmf2" and problem in (PROBLEMS["repulsive potts"], PROBLEMS["any compatibility"]):
+        # The formula of the paper is concave only for a compatibility that is negative on the simplices.
+        f, _ = concave_model(problem(), Entropy(1.0))
+        assert torch.linalg.eigvalsh(on_simplices(f.pairwise))[-1] > 0.1
+        return
     settings = {"tol": 1e-9, "max_steps": 300} if name == "cccp-qp1" else {}
     trace = fwcrf.minimize(problem(), fwcrf.solvers.get(name, **settings), num_steps=8, trace=True).trace
     values = [record.value.item() for record in trace]
@@ -197,3 +223,59 @@ def test_a_split_without_room_for_a_regularizer_says_so():
     with pytest.raises(ValueError, match=r"expected Simplex\(\) or Entropy"):
         concave(kernel_energy(1), SquaredL2(1.0))
     assert concave_model(kernel_energy(1), SquaredL2(1.0))[1] == SquaredL2(1.0)
+
+
+# --- the paper's formula ------------------------------------------------------------------------------
+
+LABELS = torch.arange(L, dtype=torch.float64)
+DISTANCE = (LABELS[:, None] - LABELS[None]).abs()
+
+
+def conditionally_negative(seed):
+    """-(a Gram matrix), zero on the diagonal after a shift of rows and columns by the same vector."""
+    G = normal(L, L, seed=seed)
+    G = G @ G.T
+    return 0.5 * (G.diagonal()[:, None] + G.diagonal()[None]) - G
+
+
+COMPATIBILITIES = {
+    "potts": 1.0,
+    "distance": DISTANCE,
+    "truncated": DISTANCE.clamp(max=1.5),
+    "random negative": conditionally_negative(3),
+    "repulsive": -1.0,
+    "random": normal(L, L, seed=2),
+    "diagonal": [-1.0, -2.0, 0.5],
+}
+
+
+@pytest.mark.parametrize("weights", [[1.0, 0.7], [[0.3, 1.0, 2.0], [1.0, 0.2, 0.4]]], ids=["scalar", "label"])
+@pytest.mark.parametrize("normalization", ["symmetric", "none"])
+@pytest.mark.parametrize("compat", COMPATIBILITIES.values(), ids=COMPATIBILITIES)
+def test_convergent_mean_field_2_is_the_formula_of_the_paper(compat, normalization, weights):
+    """f = E + <x, sum_c diag(k_c) (x) M_c x> / 2 and g = sum x log x, for every compatibility."""
+    operators = [Exact(points(N, 2, seed=5)).normalized(normalization), Exact(points(N, 1, seed=6))]
+    if weights != [1.0, 0.7]:
+        weights = [torch.tensor(w).double() for w in weights]
+    P, u = dense(operators, L, weights=weights, compat=compat), normal(N, L, seed=7)
+    found = fwcrf.minimize(fwcrf.Energy(P, u), "cmf2", num_steps=6).probabilities
+    assert_close(found, torch.from_numpy(formula_of_cmf2(operators, weights, compat, u.numpy(), 6)))
+
+
+def formula_of_cmf2(operators, weights, compat, u, steps):
+    whole = np.zeros((N * L, N * L))
+    M = np.asarray(compat, dtype=np.float64)
+    M = M * (1 - np.eye(L)) if M.ndim == 0 else np.diag(M) if M.ndim == 1 else M
+    for K, w in zip(operators, weights, strict=True):
+        w = np.broadcast_to(np.asarray(w), L)
+        both = w[:, None] * (M + M.T) / 2
+        K = K.to_dense().numpy()
+        M_c = (both + both.T) / 2
+        P_c = np.kron(K - np.diag(np.diag(K)), M_c)
+        whole += P_c + np.kron(np.diag(np.diag(K)), M_c)
+    x = np.exp(-u) / np.exp(-u).sum(-1, keepdims=True)
+    for _ in range(steps):
+        z = -(whole @ x.ravel()).reshape(N, L) - u
+        x = np.exp(z - z.max(-1, keepdims=True))
+        x /= x.sum(-1, keepdims=True)
+    return x

@@ -58,6 +58,23 @@ def away_from_kinks(*shape, seed=0):
 # --- values ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("spread", [1.0, 1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("forbidden", [False, True])
+@each_dtype
+def test_projection_of_long_rows(spread, forbidden, dtype):
+    """With as many labels, a sum from one end to the other would be off by more than an entry."""
+    v = (spread * normal(2, 70_000)).to(dtype)
+    if forbidden:
+        v[:, 1::2] = -INF
+    p = project_onto_simplex(v)
+    assert (p.double().sum(-1) - 1).abs().max() < 1e5 * torch.finfo(dtype).eps
+    exact = sorted_projection(v)
+    # The reference adds up 70,000 numbers in float64.
+    allowed = 4 if dtype == torch.float32 else 70_000
+    size = exact.max() + v[v > -INF].abs().max()
+    assert (p - exact).abs().max() <= allowed * torch.finfo(dtype).eps * size
+
+
 @covering(strength=3, name=list(MAPS), length=LENGTHS, spread=[0.01, 1.0, 30.0], dtype=DTYPES)
 def test_reference(name, length, spread, dtype):
     for rows in (1, 7, 37):

@@ -32,7 +32,7 @@ def test_logits(n: int, labels: int, last: bool, dtype: torch.dtype) -> None:
     unary, extent = found
     assert torch.equal(unary, -logits.mT)
     sums = logits.sum(-2)
-    assert extent.finite
+    assert extent.ordinary
     assert (extent.least, extent.most) == (logits.min(), logits.max())
     expected = torch.tensor([float(sums.min()), float(sums.max())])
     torch.testing.assert_close(torch.tensor(extent[3:]), expected, rtol=1e-4, atol=1e-3)
@@ -54,7 +54,7 @@ def test_what_is_not_finite_is_seen(bad: float, where: int, last: bool) -> None:
     logits = torch.randn(3, 100)
     logits[1, where] = bad
     found = unary_from_scores(placed(logits, last), labels_last=last)
-    assert not found[1].finite
+    assert not found[1].ordinary
 
 
 @pytest.mark.parametrize("last", [False, True])
@@ -66,7 +66,7 @@ def test_portable_path_agrees(dtype: torch.dtype, floor: float | None, last: boo
     found, extent = unary_from_scores(placed(p, last), labels_last=last, floor=floor)
     expected = -p.mT if floor is None else -p.mT.log()
     torch.testing.assert_close(found, expected)
-    assert extent is not None and extent.finite and extent.most == p.max()
+    assert extent is not None and extent.ordinary and extent.most == p.max()
 
 
 def test_empty_scores_have_no_extent() -> None:

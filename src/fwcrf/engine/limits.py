@@ -21,6 +21,7 @@ from fwcrf.kernels.lattice import Lattice
 from fwcrf.kernels.operator import Operator, Rescaled, Shifted
 from fwcrf.kernels.separable import Separable
 from fwcrf.torch_ops.native import transformed
+from fwcrf.torch_ops.printed import in_one_line
 
 Terms = Sequence[tuple[Operator, Compatibility]]
 MODELS: dict[torch.dtype, Any] = {torch.float32: _core.ModelF32, torch.float64: _core.ModelF64}
@@ -84,6 +85,8 @@ class Part(NamedTuple):
     n: int
     batch_shape: torch.Size
 
+    __repr__ = in_one_line
+
 
 def part(operator: Operator) -> Part:
     """The kernel of a term, read once."""
@@ -140,4 +143,6 @@ def _refuse_part(part: Part) -> Refusal | None:
         return Refusal(f"this form of {type(K).__name__} is applied outside the engine")
     if any(t is not None and t.requires_grad for t in tables):
         return Refusal("bandwidths or features of the image are learned")
+    if isinstance(K, Separable) and K.banded is None:
+        return Refusal(f"the spatial kernel is too wide for banded matrices on a grid of {K.shape}")
     return None

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -31,9 +32,10 @@ from fwcrf.engine.update import APPLY, DERIVATIVE, Dual, Map, Start, Update
 from fwcrf.kernels.lattice import ORDERS, TAP, Lattice
 from fwcrf.kernels.operator import Operator, check_values
 from fwcrf.kernels.separable import Separable
-from fwcrf.torch_ops.native import check_finite, empty, empty_like, threads_for
+from fwcrf.torch_ops.native import check_finite, empty, empty_like, matmul, threads_for
 from fwcrf.torch_ops.simplex import project_onto_simplex, softmax
 
+_MOST_STEPS = 4096  # of one native call, whose arguments take memory for each step
 _ORACLES = {Map.SOFTMAX: softmax, Map.PROJECT: project_onto_simplex}
 
 
@@ -77,9 +79,11 @@ class Model:
         """The reason why the model cannot apply P to x, or run the updates from it; None if it can."""
         if refusal := refuse_arrays(self.batch_shape, self.dtype, x, unary):
             return refusal
-        weights = self._weights(x)
-        task = Task(x.shape[-1], self.dtype, self.potts, updates, _learned(x, unary, weights), self.symmetric)
-        if refusal := refuse_task(task):
+        labels = x.shape[-1]
+        # Matrices over many labels would be large, and are refused.
+        few = self.potts or labels <= MODELS[self.dtype].most_labels()
+        learned = few and _learned(x, unary, self._weights(x))
+        if refusal := refuse_task(Task(labels, self.dtype, self.potts, updates, learned, self.symmetric)):
             return refusal
         if unary is not None and any(u.unary != 1 for u in updates) and not torch.isfinite(unary.sum()):
             return Refusal("an update that does not read the unary would allow forbidden labels")
@@ -109,8 +113,14 @@ class Model:
             end = empty(unary.shape, unary.dtype)
             w = _first_dual(x, updates) if dual and x is not None else None
             start, x = (_softmax_start(end), unary) if x is None else (None, x)
-            outs = [end] * len(updates)
-            return end, self.call(x, unary, weights, updates, outs, start=start, dual=w, bounded=bounded)[1]
+            bound = MessageBound(0.0, 0.0)
+            for first in range(0, len(updates), _MOST_STEPS):
+                some = updates[first : first + _MOST_STEPS]
+                outs = [end] * len(some)
+                found = self.call(x, unary, weights, some, outs, start=start, dual=w, bounded=bounded)[1]
+                bound = MessageBound(*map(max, bound, found))
+                start, x = None, end
+            return end, bound
 
         lanes = self.native.lanes()
         pruned = None if dual else prune(x, unary, weights, updates, exact=learned, lanes=lanes)
@@ -155,17 +165,13 @@ class Model:
         """
         labels, terms = x.shape[-1], len(weights)
         flat = lambda t: None if t is None else t.detach().contiguous().view(-1, *x.shape[-2:])  # noqa: E731
-        full = torch.tensor([w.dim() > 0 for w in weights], dtype=torch.uint8)
-        potts = torch.stack([w.detach().double() if w.dim() == 0 else torch.zeros((), dtype=torch.float64)
-                             for w in weights])  # fmt: skip
-        matrices = x.new_zeros(terms, labels, labels)
-        for M, w in zip(matrices, weights, strict=True):
-            if w.dim():
-                M.copy_(w.detach())
-        found = torch.zeros(terms, labels, labels, dtype=torch.float64) if slopes else None
+        potts = np.array([0.0 if w.dim() else w.detach().numpy() for w in weights], dtype=np.float64)
+        # No matrix for Potts: with 70,000 labels it would take 20 GB.
+        matrices = [w.detach().contiguous() if w.dim() else None for w in weights]
+        found = x.new_zeros(terms, labels, labels, dtype=torch.float64) if slopes else None
         begin = start and (start.map, start.scale, flat(start.other), flat(start.out))
         finite, *bound = self.native.run(
-            flat(x), begin, flat(unary), potts, full, matrices, torch.tensor(updates, dtype=torch.float64),
+            flat(x), begin, flat(unary), potts, matrices, np.array(updates, dtype=np.float64),
             [flat(t) for t in outs], [flat(t) for t in others], flat(total), flat(dual), found,
             bounded, threads_for(40 * terms * x.numel()),
         )  # fmt: skip
@@ -178,7 +184,7 @@ class Model:
         parts = []
         for (operator, _), w in zip(self.terms, weights, strict=True):
             y = operator.apply(x)
-            parts.append(y @ w if w.dim() else Potts(w).apply(y))
+            parts.append(matmul(y, w) if w.dim() else Potts(w).apply(y))
         return sum(parts[1:], parts[0])
 
 
@@ -234,12 +240,12 @@ class _Run(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         ctx.model, ctx.updates, ctx.from_unary = model, updates, x is None
         first, *points = empty_like(unary, len(updates) + 1)
-        start = _softmax_start(first) if x is None else None
+        start, begin = (_softmax_start(first), first) if x is None else (None, x)
         _, bound = model.call(
             unary if x is None else x, unary, weights, updates, points, start=start, bounded=bounded
         )
-        ctx.save_for_backward(first if x is None else x, unary, *weights, *points)
-        found = torch.tensor(bound, dtype=torch.float64)
+        ctx.save_for_backward(begin, unary, *weights, *points)
+        found = torch.tensor(bound, dtype=torch.float64, device="cpu")
         ctx.mark_non_differentiable(found)
         return points[-1], found
 
@@ -328,4 +334,4 @@ def _add_lattice(native: Any, K: Lattice) -> None:
 def _add_grid(native: Any, K: Separable, shift: Tensor | None) -> None:
     if shift is not None:
         shift = shift.reshape(math.prod(shift.shape[:-1]), -1).contiguous()
-    native.add_grid(list(K.shape), *K.banded, shift)
+    native.add_grid(list(K.shape), *K.banded, shift)  # type: ignore[misc]  # ``refuse_parts`` checks for None

@@ -25,6 +25,7 @@ from torch import Tensor
 from fwcrf import _core
 from fwcrf.engine.update import Map, Update
 from fwcrf.torch_ops.native import differentiated, empty, threads_for
+from fwcrf.torch_ops.printed import in_one_line
 from fwcrf.torch_ops.simplex import softmax
 
 # Arrays of this many entries are large enough to pay for the search.
@@ -68,7 +69,8 @@ def prune(
         gap, most = (t.double() for t in spans(x if x is None else _first(x, rows), _first(unary, rows)))
         if merging:
             share, order = torch.maximum(most, torch.exp(scale * gap)).sort()
-            little = share.cumsum(0) <= SHARE * torch.arange(1, labels + 1).sqrt()
+            count = torch.arange(1, labels + 1, dtype=torch.float32, device="cpu")
+            little = share.cumsum(0) <= SHARE * count.sqrt()
             left = labels - max(0, int(little.sum()) - 1)
         else:
             out = _gets_nothing(gap, most, near, usual)
@@ -121,6 +123,8 @@ class Dropped:
     most: Tensor
     near: float
 
+    __repr__ = in_one_line
+
     @staticmethod
     def of(x: Tensor | None, unary: Tensor, out: Tensor, gap: Tensor, most: Tensor, near: float) -> Dropped:
         kept = (~out).nonzero().squeeze(-1)
@@ -150,6 +154,8 @@ class Merged:
     kept: Tensor
     all_unary: Tensor
     scale: float
+
+    __repr__ = in_one_line
 
     @staticmethod
     def of(x: Tensor | None, unary: Tensor, kept: Tensor, scale: float) -> Merged:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
+
+from fwcrf.torch_ops.printed import in_one_line
 
 
 class Map(IntEnum):
@@ -45,6 +50,20 @@ class Update(NamedTuple):
     dual: Dual = Dual.NONE
 
 
+@dataclass(frozen=True, eq=False)
+class Scheduled(Sequence[Update]):
+    """make(a) for each number a of an array, made when it is read."""
+
+    make: Callable[[float], Update]
+    numbers: array[float]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, k: Any) -> Any:
+        return list(map(self.make, self.numbers[k])) if isinstance(k, slice) else self.make(self.numbers[k])
+
+
 # P x + u itself.
 APPLY = Update(Map.NONE)
 DERIVATIVE = {Map.SOFTMAX: Map.SOFTMAX_DERIVATIVE, Map.PROJECT: Map.PROJECT_DERIVATIVE}
@@ -57,3 +76,5 @@ class Start(NamedTuple):
     scale: float
     other: Tensor | None
     out: Tensor
+
+    __repr__ = in_one_line

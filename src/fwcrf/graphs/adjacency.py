@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fwcrf import _core
+from fwcrf.torch_ops.printed import in_one_line
 
 # Nodes and edge ends have 32-bit indices.
 MOST = 2**31 - 1
@@ -22,6 +23,8 @@ class Adjacency:
     first: Tensor  # (n + 1,), int64
     neighbor: Tensor  # (2 m,), int32: the node at the other end
     slot: Tensor  # (2 m,), int32: 2 * edge, plus 1 if node i is its second node
+
+    __repr__ = in_one_line
 
     @property
     def arrays(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -41,8 +44,8 @@ def adjacency(n: int, edges: Tensor) -> Adjacency:
     with torch._C._DisableFuncTorch():
         edges = checked_edges(n, edges)
         ends = edges.to(device="cpu", dtype=torch.int32).contiguous()
-        first = torch.empty(n + 1, dtype=torch.int64)
-        neighbor, slot = (torch.empty(2 * len(ends), dtype=torch.int32) for _ in range(2))
+        first = torch.empty(n + 1, dtype=torch.int64, device="cpu")
+        neighbor, slot = (torch.empty(2 * len(ends), dtype=torch.int32, device="cpu") for _ in range(2))
         _core.adjacency(ends, first, neighbor, slot)
     return Adjacency(n, ends, first, neighbor, slot)
 

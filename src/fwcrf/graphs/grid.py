@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 
 from fwcrf.graphs.adjacency import MOST
+from fwcrf.torch_ops.native import as_tensor, with_memory_errors
+from fwcrf.torch_ops.printed import in_one_line
 
 
 class Edges(NamedTuple):
@@ -20,7 +22,10 @@ class Edges(NamedTuple):
     edges: Tensor  # (m, 2), int64
     weights: Tensor  # (m,)
 
+    __repr__ = in_one_line
 
+
+@with_memory_errors
 def grid(
     shape: Sequence[int],
     connectivity: int | None = None,
@@ -45,12 +50,13 @@ def grid(
     shape = tuple(int(size) for size in shape)
     if not shape or min(shape) < 1 or math.prod(shape) > MOST:
         raise ValueError(f"shape={shape}; expected one size per axis, 1 or more, of at most {MOST} nodes.")
-    nodes = torch.arange(math.prod(shape)).view(shape)
+    nodes = torch.arange(math.prod(shape), device="cpu").view(shape)
     pairs, lengths = [], []
     for offset in _offsets(len(shape), connectivity):
         first, second = (nodes[_part(offset, sign)] for sign in (1, -1))
         pairs.append(torch.stack([first.flatten(), second.flatten()], -1))
-        lengths.append(torch.full((len(pairs[-1]),), math.sqrt(sum(map(abs, offset)))))
+        length = math.sqrt(sum(map(abs, offset)))
+        lengths.append(torch.full((len(pairs[-1]),), length, dtype=torch.float32, device="cpu"))
     edges = torch.cat(pairs)
     weights = weight / torch.cat(lengths)
     return Edges(edges, weights if image is None else weights * _contrast(image, shape, edges, beta))
@@ -80,7 +86,7 @@ def _part(offset: Sequence[int], sign: int) -> tuple[slice, ...]:
 def _contrast(
     image: Tensor | np.ndarray, shape: tuple[int, ...], edges: Tensor, beta: float | None
 ) -> Tensor:
-    color = torch.as_tensor(image)
+    color = as_tensor(image)
     color = color if color.is_floating_point() else color.float()
     if color.shape == shape:
         color = color.unsqueeze(-1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -16,9 +16,10 @@ from fwcrf.graphs.mrf import GraphSolution, SparseMRF
 from fwcrf.lp.relaxation import Relaxation, relax
 from fwcrf.lp.solvers import LinearSolver
 from fwcrf.solvers.minimize import minimize
+from fwcrf.torch_ops.native import kept_property
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class LinearSolution(GraphSolution):
     """A ``GraphSolution`` with probabilities of edges; ``bound`` is never None."""
 
@@ -27,7 +28,7 @@ class LinearSolution(GraphSolution):
     relaxation: Relaxation | None = None
     point: Tensor | None = None  # last iterate, a point of the relaxation
 
-    @cached_property
+    @kept_property
     def log_partition_bound(self) -> Tensor | None:
         """Upper bound on log sum exp(-E) over labellings, ``(*batch,)``. None but for lp-trw, weight 1."""
         assert self.solver is not None and self.relaxation is not None and self.point is not None
@@ -50,7 +51,7 @@ def solve(
 ) -> LinearSolution:
     """The solution after steps on the relaxation of a model. ``x0`` and ``callback`` have rows of nodes."""
     E = model.energy()
-    R = relax(model.unary, model.edges, model.tables())
+    R = relax(E.unary, model.edges, model.tables())
     rounding = partial(_better, rounding)
 
     def round_rows(_: Energy, x: Tensor) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,10 +17,18 @@ from fwcrf.graphs.adjacency import Adjacency, adjacency
 from fwcrf.graphs.forbidden import finite_matrix, finite_tables
 from fwcrf.graphs.operator import SharedEdges, Sparse, TableEdges
 from fwcrf.graphs.potentials import Full, Potential, Tables, potential, read_tables, read_weight
+from fwcrf.inputs.numbers import whole
 from fwcrf.lp.solvers import LinearSolver
 from fwcrf.solvers.solution import Solution
 from fwcrf.solvers.solver import Solver
-from fwcrf.torch_ops.native import check_finite, has_values
+from fwcrf.torch_ops.magnitudes import WEIGHT, bounded, is_large, refuse_weight
+from fwcrf.torch_ops.native import (
+    as_tensor,
+    check_finite,
+    has_values,
+    kept_property,
+    with_memory_errors,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,10 +36,11 @@ class SparseMRF:
     """E(labels) = constant + sum_i unary_i(labels_i) + sum over edges (i, j) of T_ij(labels_i, labels_j).
 
     ``unary`` is ``(*batch, n, L)``, float32 or float64; +inf forbids a label, also for nodes with fewer
-    labels. ``edges`` is ``(m, 2)``, common to the whole batch. Edges between the same nodes add up; an edge
-    (j, i) equals an edge (i, j) with its table transposed. ``pairwise`` is a number or one per edge (Potts
-    weights), a matrix ``(L, L)`` shared by all edges, a table per edge ``(m, L, L)``, or a potential of
-    ``fwcrf.graphs``. A cost of +inf forbids a pair of labels: see ``energy``.
+    labels; rows of very large numbers are stored as in ``Energy``. ``edges`` is ``(m, 2)``, common to the
+    whole batch. Edges between the same nodes add up; an edge (j, i) equals an edge (i, j) with its table
+    transposed. ``pairwise`` is a number or one per edge (Potts weights), a matrix ``(L, L)`` shared by all
+    edges, a table per edge ``(m, L, L)``, or a potential of ``fwcrf.graphs``. A cost of +inf forbids a pair
+    of labels: see ``energy``.
 
     >>> mrf = SparseMRF(torch.tensor([[0.0, 2.0], [0.5, 0.0], [3.0, 0.0]]), [[0, 1], [1, 2]], 1.0)
     >>> found = mrf.solve("mf")
@@ -45,21 +54,26 @@ class SparseMRF:
     constant: float = 0.0
     cardinalities: Tensor | None = None  # (n,): number of labels per node; None: L
 
+    @with_memory_errors
     def __init__(
         self, unary: Any, edges: Any, pairwise: Any, *, constant: float = 0.0, cardinalities: Any = None
     ) -> None:
-        u = torch.as_tensor(unary)
+        u = as_tensor(unary)
         if u.dtype not in (torch.float32, torch.float64):
             raise TypeError(f"unary is {u.dtype}; expected float32 or float64: unary.float(), for example.")
         if u.dim() < 2 or u.numel() == 0:
             raise ValueError(
                 f"unary has shape {tuple(u.shape)}; expected (*batch, n, labels), none of them 0."
             )
-        graph = adjacency(u.shape[-2], edges if isinstance(edges, Tensor) else torch.as_tensor(edges))
+        if has_values(u) and bool(is_large(u.detach()).any()):
+            u = bounded(u)
+        graph = adjacency(u.shape[-2], as_tensor(edges))
         graph = graph.to(u.device)
         costs = potential(pairwise, len(graph.edges), u.shape[-1])
         given = _operator(costs, graph, u)
         _check_batch(given.batch_shape, u)
+        if given.magnitude > WEIGHT:
+            refuse_weight(given.magnitude)
         if not abs(constant) < float("inf"):
             raise ValueError(f"constant={constant!r}; expected a finite number.")
         sizes = None if cardinalities is None else _cardinalities(cardinalities, u)
@@ -98,18 +112,21 @@ class SparseMRF:
         """
         return self._energy  # type: ignore[attr-defined]
 
+    @with_memory_errors
     def tables(self) -> Tensor:
         """The cost of each edge by the labels of its nodes, ``(*batch, m, L, L)``, finite as ``energy``'s."""
         return self.energy().pairwise.tables()  # type: ignore[attr-defined]
 
+    @with_memory_errors
     def given_tables(self) -> Tensor:
         """``tables`` with +inf for forbidden pairs of labels."""
         return self._given.tables()  # type: ignore[attr-defined]
 
+    @with_memory_errors
     @torch.no_grad()
     def value(self, labels: Tensor) -> Tensor:
         """E of labels ``(*batch, n)`` with the constant, ``(*batch,)`` in float64; +inf if forbidden."""
-        labels = torch.as_tensor(labels, device=self.unary.device)
+        labels = as_tensor(labels).to(self.unary.device)
         shape, L = self.unary.shape[:-1], self.num_labels
         if labels.dtype.is_floating_point or labels.dtype == torch.bool:
             raise TypeError(f"labels has dtype {labels.dtype}; expected integers.")
@@ -123,6 +140,7 @@ class SparseMRF:
         unary = self.unary.expand(*labels.shape, L).gather(-1, labels.unsqueeze(-1))
         return unary.sum((-2, -1), dtype=torch.float64) + self._given.of_labels(labels) + self.constant  # type: ignore[attr-defined]
 
+    @with_memory_errors
     def solve(
         self,
         solver: str | Solver = "l2fw",
@@ -145,8 +163,7 @@ class SparseMRF:
         labels, reproducible by ``seed``. The solvers ``lp-...`` return a
         ``fwcrf.graphs.LinearSolution``, with a lower bound on the energy and probabilities of edges.
         """
-        if isinstance(restarts, bool) or int(restarts) != restarts or restarts < 0:
-            raise ValueError(f"restarts={restarts!r}; expected 0 or more.")
+        restarts = whole(restarts, "restarts", 0, "0 or more")
         if restarts and rounding != "bcd":
             raise ValueError(f"restarts={restarts} with rounding={rounding!r}; expected rounding='bcd'.")
         if isinstance(solver, str):
@@ -184,14 +201,18 @@ class SparseMRF:
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class GraphSolution(Solution):
     """A ``Solution`` whose energy includes the model's constant. ``bound`` is None if no bound is known."""
 
     model: SparseMRF | None = None
     bound: Tensor | None = None  # (*batch,), float64: lower bound on every labelling's energy
 
-    @cached_property
+    @property
+    def _printed(self) -> tuple[str, ...]:
+        return (*super()._printed, "bound")
+
+    @kept_property
     def energy(self) -> Tensor:
         """E of the labels, ``(*batch,)`` in float64; +inf if they have a forbidden pair."""
         assert self.model is not None
@@ -236,13 +257,13 @@ def _check_batch(batch: torch.Size, unary: Tensor) -> None:
 
 
 def _cardinalities(value: Any, unary: Tensor) -> Tensor:
-    sizes = torch.as_tensor(value).long()
+    sizes = as_tensor(value).long()
     n, L = unary.shape[-2:]
     if sizes.shape != (n,) or bool((sizes < 1).any()) or bool((sizes > L).any()):
         raise ValueError(
             f"cardinalities of shape {tuple(sizes.shape)}; expected {n} numbers of labels from 1 to {L}."
         )
-    beyond = torch.arange(L) >= sizes.unsqueeze(-1)
+    beyond = torch.arange(L, device=sizes.device) >= sizes.unsqueeze(-1)
     if not bool((unary.detach().cpu()[..., beyond] == torch.inf).all()):
         raise ValueError(
             "cardinalities exclude labels that unary allows; expected +inf in unary for these labels."

@@ -12,9 +12,10 @@ from torch import Tensor
 from fwcrf import _core
 from fwcrf.graphs.adjacency import Adjacency
 from fwcrf.kernels.operator import check_values
-from fwcrf.pairwise import Pairwise
+from fwcrf.pairwise import Pairwise, largest
 from fwcrf.torch_ops.edges import edge_sum, table_sum
 from fwcrf.torch_ops.native import threads_for
+from fwcrf.torch_ops.printed import in_one_line
 
 
 class Sparse(Pairwise):
@@ -41,7 +42,7 @@ class Sparse(Pairwise):
         return self._sum(x, unary)
 
     def _sum(self, x: Tensor, unary: Tensor | None) -> Tensor:
-        self._check(x)
+        self.check(x)
         batch = x.shape[:-2]
         if self.batch_shape and self.batch_shape != batch:
             batch = torch.broadcast_shapes(batch, self.batch_shape)
@@ -54,7 +55,7 @@ class Sparse(Pairwise):
     def _flat(self, x: Tensor, unary: Tensor | None, batch: torch.Size) -> Tensor:
         """P x + unary for ``(images, n, L)``."""
 
-    def _check(self, x: Tensor) -> None:
+    def check(self, x: Tensor) -> None:
         check_values(x, self.graph.n, self.batch_shape)
         if x.shape[-1] != self.num_labels:
             raise ValueError(
@@ -79,13 +80,13 @@ class Sparse(Pairwise):
 
     @torch.no_grad()
     def descend(self, unary: Tensor, x: Tensor, *, max_sweeps: int, restarts: int, seed: int) -> Tensor:
-        self._check(x)
+        self.check(x)
         batch = x.shape[:-2]
         to = lambda t: t.detach().to(device="cpu", dtype=unary.dtype).contiguous()  # noqa: E731
         graph = self.graph.to(torch.device("cpu"))
         weight, matrix, tables = (None if t is None else to(t) for t in self._potentials(batch))
         x_, u = to(_images(x, batch, 2)), to(_images(unary, batch, 2))
-        out = torch.empty(x_.shape[:-1], dtype=torch.int64)
+        out = torch.empty(x_.shape[:-1], dtype=torch.int64, device="cpu")
         # One thread per image: the descent visits the nodes of an image in sequence.
         threads = min(len(x_), threads_for(20 * x_.numel()))
         _core.graph_descent(
@@ -108,6 +109,12 @@ class SharedEdges(Sparse):
     weight: Tensor  # (*batch, m), or (*batch, 1) for a common weight
     matrix: Tensor | None = None  # (*batch, L, L)
     symmetric: bool = True  # True only if M' = M is known
+
+    __repr__ = in_one_line
+
+    @property
+    def magnitude(self) -> float:  # type: ignore[override]
+        return largest(self.weight) * (1.0 if self.matrix is None else _largest_finite(self.matrix))
 
     @property
     def batch_shape(self) -> torch.Size:
@@ -168,6 +175,12 @@ class TableEdges(Sparse):
     num_labels: int
     values: Tensor  # (*batch, m, L, L)
 
+    __repr__ = in_one_line
+
+    @property
+    def magnitude(self) -> float:  # type: ignore[override]
+        return _largest_finite(self.values)
+
     @property
     def batch_shape(self) -> torch.Size:
         return self.values.shape[:-3]
@@ -193,6 +206,11 @@ class TableEdges(Sparse):
         size = self.values.abs()
         sums = size.new_zeros(*self.batch_shape, self.graph.n, num_labels)
         return sums.index_add(-2, i, size.sum(-1)).index_add(-2, j, size.sum(-2))
+
+
+def _largest_finite(costs: Tensor) -> float:
+    """The largest absolute cost, without +inf for forbidden pairs; -inf is refused elsewhere."""
+    return largest(costs.detach().masked_fill(torch.isinf(costs), 0.0))
 
 
 def _images(t: Tensor, batch: torch.Size, axes: int, *, one: bool = False) -> Tensor:

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwcrf.torch_ops.native import has_values
+from fwcrf.torch_ops.native import as_tensor, has_values
+from fwcrf.torch_ops.printed import in_one_line
 
 Number = float | Sequence[float] | np.ndarray | Tensor
 
@@ -24,6 +25,8 @@ class Potts:
     """weight [s != t]."""
 
     weight: Number = 1.0  # one for all edges, (m,) or (*batch, m)
+
+    __repr__ = in_one_line
 
     def matrix(self, num_labels: int, like: Tensor) -> Tensor | None:
         return None  # implicit: 1 - identity
@@ -40,6 +43,8 @@ class TruncatedLinear:
     weight: Number = 1.0
     truncation: float | Tensor = torch.inf
 
+    __repr__ = in_one_line
+
     def matrix(self, num_labels: int, like: Tensor) -> Tensor:
         return _truncated(_distances(num_labels, like), self.truncation)
 
@@ -55,6 +60,8 @@ class TruncatedQuadratic:
     weight: Number = 1.0
     truncation: float | Tensor = torch.inf
 
+    __repr__ = in_one_line
+
     def matrix(self, num_labels: int, like: Tensor) -> Tensor:
         return _truncated(_distances(num_labels, like).square(), self.truncation)
 
@@ -66,6 +73,8 @@ class Full:
     values: Any
     weight: Number = 1.0
 
+    __repr__ = in_one_line
+
     def matrix(self, num_labels: int, like: Tensor) -> Tensor:
         return _floats(self.values, "the matrix over labels", like)
 
@@ -75,6 +84,8 @@ class Tables:
     """values[e, s, t]: a table per edge, ``(m, L, L)`` or ``(*batch, m, L, L)``."""
 
     values: Any = field(repr=False)
+
+    __repr__ = in_one_line
 
 
 Shared = Potts | TruncatedLinear | TruncatedQuadratic | Full
@@ -128,7 +139,7 @@ def read_tables(values: Any, num_edges: int, num_labels: int, like: Tensor) -> T
 
 def _floats(value: Any, name: str, like: Tensor) -> Tensor:
     try:
-        t = torch.as_tensor(value)
+        t = as_tensor(value if isinstance(value, Tensor) else np.asarray(value))
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{name} is {type(value).__name__}; expected numbers.") from error
     if t.is_complex() or t.dtype == torch.bool:
@@ -142,7 +153,7 @@ def _distances(num_labels: int, like: Tensor) -> Tensor:
 
 
 def _truncated(cost: Tensor, truncation: float | Tensor) -> Tensor:
-    most = torch.as_tensor(truncation).to(cost)
+    most = as_tensor(truncation).to(cost)
     if most.dim() or (has_values(most) and not bool(most >= 0)):
         raise ValueError(f"truncation={truncation!r}; expected one number, 0 or more.")
     return torch.minimum(cost, most)

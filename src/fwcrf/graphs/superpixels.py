@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from fwcrf.graphs.grid import grid
+from fwcrf.torch_ops.native import as_tensor
+from fwcrf.torch_ops.printed import in_one_line
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,6 +21,8 @@ class Superpixels:
     sizes: Tensor  # (n,): pixels
     edges: Tensor  # (m, 2), the smaller node first
     lengths: Tensor  # (m,): pairs of neighbouring pixels across the border
+
+    __repr__ = in_one_line
 
     def total(self, values: Tensor) -> Tensor:
         """The sum of values ``(*batch, *shape, channels)`` over each region, ``(*batch, n, channels)``."""
@@ -50,7 +54,7 @@ def superpixels(regions: Tensor | np.ndarray, connectivity: int | None = None) -
     >>> s.edges.tolist(), s.lengths.tolist(), s.sizes.tolist()
     ([[0, 1], [0, 2], [1, 2]], [2, 1, 1], [1, 3, 2])
     """
-    r = torch.as_tensor(regions)
+    r = as_tensor(regions)
     if r.dtype.is_floating_point or r.dtype.is_complex:
         raise TypeError(f"regions has dtype {r.dtype}; expected whole numbers, one region per pixel.")
     if r.dim() == 0 or r.numel() == 0:

@@ -8,7 +8,7 @@ with a shape, a dtype and slices (a memory map, a Zarr array, an HDF5 dataset) i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,10 +17,16 @@ import torch
 from torch import Tensor
 
 from fwcrf.torch_ops.layout import put_transposed, put_transposed_and_argmax, transposed
-from fwcrf.torch_ops.native import empty
+from fwcrf.torch_ops.native import empty, refuse_jit_trace
+from fwcrf.torch_ops.printed import in_one_line
 
 Window = tuple[slice, ...]
 
+# About this many rows show whether numbers are of the expected kind.
+_ROWS = 32
+# Scores have the proportions of an image if no axis is enlarged by the first factor more than another axis,
+# and other proportions beyond the second factor.
+_PROPORTIONAL, _STRETCHED = 1.2, 1.4
 _NUMPY = {torch.float32: np.float32, torch.float64: np.float64, torch.int64: np.int64, torch.bool: np.bool_}
 
 
@@ -33,6 +39,8 @@ class Located:
     grid_axes: tuple[int, ...]
     channel_axis: int | None = None
     batch_axis: int | None = None
+
+    __repr__ = in_one_line
 
     @property
     def grid(self) -> tuple[int, ...]:
@@ -63,6 +71,11 @@ class Located:
             dims = len(self.grid_axes)
             return transposed(found.flatten(-dims)).unflatten(-2, found.shape[-dims:])
         return found.permute(self._order)
+
+    def sample(self) -> Tensor:
+        """About 32 rows of the first image in float64, as ``read`` returns them."""
+        rows = slice(0, self.grid[0], max(1, self.grid[0] // _ROWS))
+        return self.read(torch.float64, slice(0, 1), (rows, *self.whole[1:]))
 
     def flat(self) -> Tensor:
         """The whole array, ``(*batch, n, channels)``; differentiable if it is a tensor."""
@@ -197,6 +210,8 @@ def scores_flat(scores: Tensor, num_labels: int, spatial_dims: int, name: str) -
 
 def check_same_grid(image: Tensor, scores: Tensor, spatial_dims: int, name: str) -> None:
     """Refuse an image and scores that are not tensors with the same grid, batch and device."""
+    if torch._C._get_tracing_state() is not None:
+        refuse_jit_trace()
     for called, value in (("image", image), (name, scores)):
         if not isinstance(value, Tensor):
             raise TypeError(f"{called} is a {type(value).__name__}; expected a torch tensor.")
@@ -271,6 +286,29 @@ def kind(array: Any) -> str:
     return "i" if found == "u" else found
 
 
+def shares_memory(a: Any, b: Any) -> bool:
+    """True if a change of one array may change the other one."""
+    if a is b:
+        return True
+    pair = [_in_memory(one) for one in (a, b)]
+    if any(one is None for one in pair):
+        return False
+    if all(isinstance(one, np.memmap) and one.filename is not None for one in (a, b)):
+        return a.filename == b.filename  # a file that is mapped twice has two addresses
+    try:
+        return np.shares_memory(*pair, max_work=1 << 20)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+def _in_memory(array: Any) -> np.ndarray | None:
+    """The array's memory as a numpy array; None if it is not in this machine's memory."""
+    if isinstance(array, Tensor):
+        whole = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(array.element_size())
+        return array.detach().view(whole).numpy() if array.is_cpu and whole is not None else None
+    return array if isinstance(array, np.ndarray) else None
+
+
 def largest(dtype: Any) -> int:
     """The largest integer of a dtype."""
     return int(torch.iinfo(dtype).max if isinstance(dtype, torch.dtype) else np.iinfo(dtype).max)
@@ -286,29 +324,61 @@ def check_grid(image: Located, scores: Located, remedy: str) -> None:
         )
 
 
+def check_label_axis(image: Sequence[int], scores: Located) -> None:
+    """Refuse scores to be resized if the grid of the image shows that their labels are on another axis."""
+    if scores.channel_axis is None or _stretch(image, scores.grid) < _STRETCHED:
+        return
+    axes = sorted((*scores.grid_axes, scores.channel_axis))
+    shape = tuple(scores.array.shape)
+    grids = {axis: tuple(shape[a] for a in axes if a != axis) for axis in axes if axis != scores.channel_axis}
+    fitting = [axis for axis, grid in grids.items() if _stretch(image, grid) < _PROPORTIONAL]
+    if len(fitting) == 1:
+        moved = f"{fitting[0]}, {scores.channel_axis}"
+        how = f"{scores.name}.movedim({moved})" if scores.is_torch else f"np.moveaxis({scores.name}, {moved})"
+        raise ValueError(
+            f"{scores.name} has shape {shape}: {scores.channels} labels on a grid of {_by(scores.grid)}, and "
+            f"the image has {_by(image)} pixels; expected their proportions, as of "
+            f"{_by(grids[fitting[0]])}. The labels of {scores.name} seem to be at axis {fitting[0]}: pass "
+            f"{how}. If they are not, resize the scores beforehand."
+        )
+
+
+def _stretch(image: Sequence[int], scores: Sequence[int]) -> float:
+    """The factor by which one axis is enlarged more than another; 1 for equal proportions."""
+    factors = [size / n for size, n in zip(image, scores, strict=True)]
+    return max(factors) / min(factors)
+
+
 def check_batch(one: Located, scores: Located) -> None:
     """Refuse an array whose batch is not the batch of the scores."""
     if one.batch is not None and one.batch != scores.batch:
         of = "none" if scores.batch is None else f"one of {scores.batch}"
+        volume = " If they are volumes, pass spatial_dims=3." if one.batch == 1 else ""
         raise ValueError(
             f"{one.name} has shape {tuple(one.array.shape)}, a batch of {one.batch}, and {scores.name} "
             f"{tuple(scores.array.shape)}, which has {of}; expected the same batch, or one {one.name} for "
-            "all."
+            f"all.{volume}"
         )
 
 
 def extremes(stored: Located, chosen: Callable[[Tensor], Tensor] = lambda t: t) -> tuple[int, int]:
     """The least and the largest of the ``chosen`` integers of an array, read some rows at a time."""
+    ends = [chosen(part).aminmax() for part in _some_rows(stored) if chosen(part).numel()]
+    return min((int(e.min) for e in ends), default=0), max((int(e.max) for e in ends), default=0)
+
+
+def distinct(stored: Located) -> set[int]:
+    """The different integers from 0 on of an array, read some rows at a time."""
+    return {value for part in _some_rows(stored) for value in part.unique().tolist() if value >= 0}
+
+
+def _some_rows(stored: Located) -> Iterator[Tensor]:
+    """The integers of an array, some rows at a time."""
     rows = max(1, (1 << 24) // max(1, math.prod(stored.grid[1:])))
-    low, high = [], []
     for image in range(stored.batch or 1):
         for start in range(0, stored.grid[0], rows):
             window = (slice(start, min(start + rows, stored.grid[0])), *stored.whole[1:])
-            part = chosen(stored.read(torch.int64, slice(image, image + 1), window))
-            if part.numel():
-                low.append(int(part.min()))
-                high.append(int(part.max()))
-    return min(low, default=0), max(high, default=0)
+            yield stored.read(torch.int64, slice(image, image + 1), window)
 
 
 def _by(sizes: Sequence[int]) -> str:
@@ -326,7 +396,9 @@ def _layouts(torch_layout: bool, channels: bool) -> str:
 def _cause(image: Located, scores: Located) -> str | None:
     """The likely cause of different grids, with a remedy; None if the shapes do not show it."""
     if image.channel_axis is not None and tuple(image.array.shape) == (scores.batch, *scores.grid):
-        return "The image seems to have no channel axis: pass channel_axis=None."
+        return (
+            "The image seems to have no channel axis: pass channel_axis=None, or for a volume spatial_dims=3."
+        )
     moved_image, moved_scores = _with_channels_elsewhere(image), _with_channels_elsewhere(scores)
     if (
         moved_image is not None

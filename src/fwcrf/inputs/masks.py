@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fwcrf.inputs.arrays import Located, Window, check_batch, kind, locate
+from fwcrf.inputs.arrays import Located, Window, check_batch, extremes, kind, locate
 from fwcrf.inputs.scores import Scores
+from fwcrf.torch_ops.native import warn_caller
+from fwcrf.torch_ops.printed import in_one_line
 
 
 class Masks(NamedTuple):
@@ -36,6 +38,8 @@ class Known(NamedTuple):
     ignore: Tensor | None
     scribbles: Tensor | None
 
+    __repr__ = in_one_line
+
     def constrain(self, logits: Tensor) -> Tensor:
         """Logits ``(*batch, n, L)`` with +inf at certain labels: scribbled, or the best of a kept pixel.
 
@@ -59,11 +63,20 @@ def read_masks(keep: Any, ignore: Any, scribbles: Any, scores: Scores, grid: Seq
     """The masks that a user passes: booleans or integers; and scribbles: labels, -1 for none."""
     expected = "{name} has dtype {dtype}; expected booleans, one per pixel: {name} > 0.5, for example."
     labels = "{name} has dtype {dtype}; expected integers: labels, and -1 where there is none."
-    return Masks(
+    found = Masks(
         _read(keep, "keep", "bi", expected, scores, grid),
         _read(ignore, "ignore", "bi", expected, scores, grid),
         _read(scribbles, "scribbles", "i", labels, scores, grid),
     )
+    if found.scribbles is not None:
+        low, high = extremes(found.scribbles)
+        if low >= 0 and high < scores.num_labels:
+            warn_caller(
+                "scribbles has a label for every pixel, which fixes them all, and nothing is left to refine. "
+                "Expected -1 where there is no scribble: 0 is a label too. If 0 means none: "
+                "np.where(scribbles == 0, -1, scribbles.astype(int)), for example."
+            )
+    return found
 
 
 def _read(

@@ -13,7 +13,7 @@ one channel, or none      label 1 against label 0: the probability of label 1, o
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -21,15 +21,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwcrf.inputs.arrays import Located, Window, extremes, kind, locate
-from fwcrf.inputs.resample import needed, resample
+from fwcrf.inputs.arrays import Located, Window, distinct, extremes, kind, locate
+from fwcrf.inputs.numbers import real, whole
+from fwcrf.inputs.resample import Alignment, needed, resample
+from fwcrf.inputs.tiles import sample
 from fwcrf.torch_ops.layout import unary_from_scores
+from fwcrf.torch_ops.magnitudes import ENERGY
 from fwcrf.torch_ops.native import warn_caller
 
 # The default confidence in a label map.
 CONFIDENCE = 0.7
 _LEAST = 1e-8
 _SUM_TOLERANCE = 1e-3
+# A share below which labels are equally rare.
+_FLOOR = 0.01
 
 Form = Literal["probabilities", "logits", "labels"]
 
@@ -60,16 +65,19 @@ class Scores:
         return self.located.array.device if self.located.is_torch else torch.device("cpu")
 
     def logits(
-        self, images: slice, window: Window, grid: Sequence[int] | None = None, ignore: Tensor | None = None
+        self,
+        images: slice,
+        window: Window,
+        alignment: Alignment | None = None,
+        ignore: Tensor | None = None,
     ) -> Tensor:
         """Logits of the pixels of a window, ``(*batch, n, L)``, contiguous.
 
-        The window is a part of ``grid``, to which scores of another size are resampled. Pixels in ``ignore``,
-        ``(*batch, n)``, get equal scores if their own are not valid.
+        With an ``alignment``, the window is a part of the grid to which the scores are resampled. Pixels in
+        ``ignore``, ``(*batch, n)``, get equal scores if their own are not valid.
         """
-        grid = self.located.grid if grid is None else tuple(grid)
-        same = grid == self.located.grid
-        source = window if same else needed(window, grid, self.located.grid)
+        dims = len(self.located.grid)
+        source = window if alignment is None else needed(window, alignment)
         if self.form == "labels":
             values = self._of_labels(self.located.read(torch.int64, images, source, self.device))
         else:
@@ -80,32 +88,34 @@ class Scores:
                 other = torch.zeros_like(values) if self.form == "logits" else 1 - values
                 values = torch.cat([other, values], -1)
             aside = None
-            if ignore is not None and same:
+            if ignore is not None and alignment is None:
                 pixels = values.shape[:-1]
-                aside = ignore.unflatten(-1, pixels[-len(grid) :]).expand(pixels)
+                aside = ignore.unflatten(-1, pixels[-dims:]).expand(pixels)
                 values = _settled(values, aside, self.form)
             # NaN in logits is found later: ``unary_from_logits`` reads all of them anyway.
-            if self.form == "probabilities" or not same:
+            if self.form == "probabilities" or alignment is not None:
                 values = self._checked(values, aside)
-        if not same:
+        if alignment is not None:
             if not torch.isfinite(values).all():
                 raise ValueError(
                     f"{self.located.name} has infinite values and another size than the image; expected "
                     "finite ones, to interpolate between. Resize them to the image beforehand."
                 )
-            values = resample(values, window, grid, self.located.grid)
+            # Sums of numbers near the end of the float range would overflow.
+            factor = 2.0**40 if bool((values.abs() > ENERGY).any()) else 1.0
+            values = resample(values / factor, window, alignment) * factor
         if self.form == "probabilities":
             values = values.clamp(min=_LEAST).log()
-        return values.flatten(-len(grid) - 1, -2).contiguous()
+        return values.flatten(-dims - 1, -2).contiguous()
 
-    def unary(self, images: slice, window: Window, grid: Sequence[int] | None = None) -> Tensor | None:
+    def unary(self, images: slice, window: Window) -> Tensor | None:
         """Energies ``(*batch, n, L)``, all finite, computed in one pass over the scores.
 
-        None if the scores are a label map, single, of another size or not finite, or need a warning or an
-        error: use ``logits`` then.
+        None if the scores are a label map, single, infinite or very large, or need a warning
+        or an error: use ``logits`` then.
         """
         where = self.dtype, images, window, self.device
-        if self.form == "labels" or self.single or (grid and tuple(grid) != self.located.grid):
+        if self.form == "labels" or self.single:
             return None
         values = self.located.read_channels_first(*where)
         last = values is None
@@ -113,9 +123,15 @@ class Scores:
             values = self.located.read(*where).flatten(-len(self.located.grid) - 1, -2)
         likely = self.form == "probabilities"
         unary, extent = unary_from_scores(values, labels_last=last, floor=_LEAST if likely else None)
-        if extent is None or not extent.finite:
+        if extent is None or not extent.ordinary:
             return None
         return unary if not likely or self._ordinary(*extent[1:]) else None
+
+    def rarity(self, ignore: Callable[[Window], Tensor | None] | None = None) -> Tensor:
+        """``rarity`` of the labels in whole images; ``ignore`` returns the ignored pixels of a window."""
+        window = sample(self.located.whole)
+        aside = None if ignore is None else ignore(window)
+        return rarity(self.logits(slice(None), window, ignore=aside), aside)
 
     def _ordinary(self, least: float, most: float, low: float, high: float) -> bool:
         """True if probabilities with these extremes, also of their sums, need no warning and no error."""
@@ -210,6 +226,32 @@ class Scores:
             warn_caller(message)
 
 
+def check_balance(value: Any) -> float:
+    """The number from 0 to 1 that a user passes as ``balance``."""
+    return real(value, "balance", "a number from 0 (none) to 1", lambda b: 0 <= b <= 1)
+
+
+def rarity(logits: Tensor, ignore: Tensor | None = None) -> Tensor:
+    """-log of the share of each label in each image, ``(*batch, 1, L)``, 0 for the most frequent label.
+
+    The share is the mean probability over pixels, plus ``_FLOOR``. A label that is nowhere the best one
+    counts as the most frequent one, so that it does not appear out of nothing.
+
+    >>> p = torch.tensor([[0.98, 0.02], [0.98, 0.02], [0.98, 0.02], [0.02, 0.98]])
+    >>> rarity(p.log()).flatten()
+    tensor([0.0000, 1.0217])
+    """
+    p = torch.softmax(logits, -1)
+    counted = ~torch.isnan(p[..., :1])
+    if ignore is not None:
+        counted = counted & ~ignore.unsqueeze(-1)
+    share = torch.where(counted, p, 0.0).sum(-2, keepdim=True) / counted.sum(-2, keepdim=True).clamp(min=1)
+    best = torch.where(counted, p.argmax(-1, keepdim=True), -1)
+    wins = (best == torch.arange(p.shape[-1], device=p.device)).any(-2, keepdim=True)
+    rare = -torch.log(share + _FLOOR)
+    return torch.where(wins, rare - rare.amin(-1, keepdim=True), 0.0)
+
+
 def read_scores(
     value: Any,
     spatial_dims: int,
@@ -221,22 +263,21 @@ def read_scores(
     alike: bool = False,
 ) -> Scores:
     """The scores that a user passes as ``probabilities``; ``arrays.locate`` finds their axes."""
-    if num_labels is not None and (
-        isinstance(num_labels, bool) or int(num_labels) != num_labels or num_labels < 2
-    ):
-        raise ValueError(f"num_labels={num_labels!r}; expected a whole number of at least 2.")
+    if num_labels is not None:
+        num_labels = whole(num_labels, "num_labels", 2)
     if from_labels is None or (isinstance(from_labels, bool | np.bool_) and not from_labels):
         name = "logits" if from_logits else "probabilities"
         axis = -1 if channel_axis is None else channel_axis
         return _read_numbers(locate(value, name, spatial_dims, axis, alike=alike), from_logits, num_labels)
     if from_logits:
         raise ValueError("from_logits and from_labels are both given; expected one of them.")
-    confidence = CONFIDENCE if isinstance(from_labels, bool | np.bool_) else float(from_labels)
-    if not 0.5 < confidence < 1:
-        raise ValueError(
-            f"from_labels={from_labels!r}; expected True, or a confidence between 0.5 (no information) and 1 "
-            "(certain): the probability of the given label against any one other label."
+    confidence = CONFIDENCE
+    if not isinstance(from_labels, bool | np.bool_):
+        expected = (
+            "True, or a confidence between 0.5 (no information) and 1 (certain): the probability of the "
+            "given label against any one other label"
         )
+        confidence = real(from_labels, "from_labels", expected, lambda c: 0.5 < c < 1)
     located = locate(value, "the label map", spatial_dims, channels=False)
     if kind(located.array) not in "bi":
         raise TypeError(
@@ -259,25 +300,55 @@ def _read_numbers(located: Located, from_logits: bool, num_labels: int | None) -
             f"{name} has shape {tuple(array.shape)}, {found} labels, and num_labels={num_labels}; expected "
             f"as many. Labels come {'before the grid' if located.is_torch else 'last, or at channel_axis='}."
         )
+    if from_logits:
+        check_logits(located)
     return Scores(located, "logits" if from_logits else "probabilities", found)
+
+
+def check_logits(logits: Located) -> None:
+    """Warn if logits are probabilities, to judge by some rows of them."""
+    values = logits.sample()
+    low, high = (float(v) for v in values.aminmax())
+    if logits.channels in (None, 1):
+        found = f"from {low:.3g} to {high:.3g}" if 0 <= low < high <= 1 else None
+    else:
+        tolerance = max(_SUM_TOLERANCE, _resolution(logits.array))
+        sums_to_one = low >= 0 and bool(((values.sum(-1) - 1).abs() <= tolerance).all())
+        found = "that are not negative and sum to 1 over the labels" if sums_to_one else None
+    if found is not None:
+        warn_caller(
+            f"{logits.name} has values {found}, as probabilities do; as logits they hardly favour any label. "
+            "Expected logits: pass probabilities to fwcrf.refine without from_logits=True, and to a layer as "
+            "their logarithm (of one probability per pixel, torch.logit)."
+        )
 
 
 def _count_labels(located: Located, num_labels: int | None) -> int:
     high = extremes(located)[1]
-    if num_labels is None and high != 255:
-        return max(2, high + 1)
     if num_labels is not None and high < num_labels:
         return num_labels
+    if num_labels is None and high < 255:
+        return max(2, high + 1)
+    if num_labels is None and high > 255 and 2 * (found := len(distinct(located))) > high:
+        return high + 1
     unlabelled = (
-        "labels.long().masked_fill(labels == 255, -1)"
+        f"labels.long().masked_fill(labels == {high}, -1)"
         if located.is_torch
-        else "np.where(labels == 255, -1, labels.astype(int))"
+        else f"np.where(labels == {high}, -1, labels.astype(int))"
     )
+    if num_labels is None and high > 255:
+        again = "labels.unique" if located.is_torch else "np.unique"
+        raise ValueError(
+            f"the label map has {found} labels, up to {high}; expected labels from 0 on, most of which "
+            f"occur. If {high} marks pixels without a label, set them to -1: {unlabelled}. "
+            f"{again}(labels, return_inverse=True) numbers labels from 0 on. If there are so many, pass "
+            f"num_labels={high + 1}."
+        )
     expected = "fewer" if num_labels is None else f"at most {num_labels - 1}, of num_labels={num_labels}"
     raise ValueError(
-        f"the label map has labels up to {high}; expected {expected}. If 255 marks pixels without a label, "
-        f"set them to -1: {unlabelled}. If it is the foreground of a mask, pass mask > 0. If there are so "
-        f"many labels, pass num_labels={high + 1}."
+        f"the label map has labels up to {high}; expected {expected}. If {high} marks pixels without a "
+        f"label, set them to -1: {unlabelled}. If it is the foreground of a mask, pass mask > 0. If there "
+        f"are so many labels, pass num_labels={high + 1}."
     )
 
 

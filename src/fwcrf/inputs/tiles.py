@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Literal, NamedTuple
 
+import numpy as np
+
 from fwcrf.inputs.arrays import Window
+from fwcrf.inputs.numbers import whole
 
 
 class Tile(NamedTuple):
@@ -103,14 +108,43 @@ def plan_tiles(
     return [(slice(first, min(first + step, images)), t) for first in range(0, images, step) for t in tiles]
 
 
+def sample(window: Iterable[slice], least: int = 128) -> Window:
+    """Every k-th pixel of a window, at least ``least`` per axis: enough for the shares of labels."""
+    return tuple(slice(w.start, w.stop, max(1, (w.stop - w.start) // least)) for w in window)
+
+
+def most_pixels(parts: Sequence[tuple[slice, Tile]]) -> int:
+    """The number of pixels of the largest window."""
+    return max(math.prod(tile.shape) for _, tile in parts)
+
+
+def available_memory() -> int | None:
+    """Bytes of memory that this machine, or this process's share of it, still has; None if not known."""
+    found = []
+    for path, pattern in _AVAILABLE:
+        try:
+            known = re.search(pattern, Path(path).read_text(), re.MULTILINE)
+        except OSError:
+            continue
+        if known:
+            found.append(int(known[1]) * (1024 if path == "/proc/meminfo" else 1))
+    return min(found, default=None)
+
+
+# Linux: memory that can be had without swapping, and the limits of control groups.
+_AVAILABLE = (
+    ("/proc/meminfo", r"^MemAvailable:\s+(\d+) kB"),
+    ("/sys/fs/cgroup/memory.max", r"^(\d+)$"),
+    ("/sys/fs/cgroup/memory/memory.limit_in_bytes", r"^(\d+)$"),
+)
+
+
 def sizes(value: int | Sequence[int], dims: int, name: str, least: int) -> tuple[int, ...]:
     """One number of pixels per axis, from one number for all axes or one for each."""
-    each = isinstance(value, Sequence) and not isinstance(value, str)
+    each = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) and np.ndim(value) > 0
     values: tuple[int, ...] = tuple(value) if each else (value,) * dims  # type: ignore
-    whole = all(hasattr(v, "__index__") and not isinstance(v, bool) for v in values)
-    if len(values) != dims or not whole or min(values) < least:
-        raise ValueError(
-            f"{name}={value!r}; expected a number of pixels, at least {least}, or {dims} of them, one per "
-            "axis."
-        )
-    return tuple(int(v) for v in values)
+    expected = f"a number of pixels, at least {least}, or {dims} of them, one per axis"
+    found = tuple(whole(v, name, least, expected) for v in values)
+    if len(found) != dims:
+        raise ValueError(f"{name}={value!r}; expected {expected}.")
+    return found

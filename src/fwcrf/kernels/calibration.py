@@ -11,11 +11,13 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from fwcrf.torch_ops.exact import exact_sums
 from fwcrf.torch_ops.lattice import LEAST, MOST, fitted_scale, ratio
+from fwcrf.torch_ops.printed import in_one_line
 
 if TYPE_CHECKING:
     from fwcrf.kernels.lattice import Lattice
@@ -30,21 +32,26 @@ class _Sums(NamedTuple):
     exact: Tensor
     lattice: Tensor
 
+    __repr__ = in_one_line
+
 
 @lru_cache(maxsize=16)
-def chosen(n: int, rows: int) -> tuple[Tensor, int]:
-    """Indices of the sampled points, rows before columns, and the number of rows."""
+def chosen(n: int, rows: int) -> tuple[np.ndarray, int]:
+    """Indices of the sampled points, rows before columns, and the number of rows.
+
+    An array of numpy, because no mode of torch changes a numpy array.
+    """
     rows = min(rows, n // 2)
     columns = min(_COLUMNS, n - rows)
-    every = torch.arange(rows + columns)
+    every = np.arange(rows + columns)
     points = every * n // (rows + columns)
     is_row = every * rows % (rows + columns) < rows
-    return torch.cat([points[is_row], points[~is_row]]), rows
+    return np.concatenate([points[is_row], points[~is_row]]), rows
 
 
 def _sample(features: Tensor, lattice: Lattice, rows: int, place: float = 0.0) -> _Sums:
-    points, rows = chosen(features.shape[-2], rows)
-    points = points.to(features.device)
+    indices, rows = chosen(features.shape[-2], rows)
+    points = torch.from_numpy(indices).to(features.device)
     if (found := lattice._sampled_sums(features, points, rows, place)) is None:
         given = features.index_select(-2, points)
         ones = features.new_zeros(*features.shape[:-2], len(points), 1)

@@ -10,13 +10,19 @@ from torch import Tensor
 
 from fwcrf.kernels.operator import Operator, check_features
 from fwcrf.torch_ops.exact import exact_filter
+from fwcrf.torch_ops.native import check_finite, differentiated, kept_property, matmul, untraced
+from fwcrf.torch_ops.printed import in_one_line
+
+# Up to this many points, the matrix is kept: 4 MB in float32.
+_KEPT = 1024
 
 
 @dataclass(frozen=True, eq=False)
 class Exact(Operator):
     """K_ij = exp(-|f_i - f_j|^2 / 2) over features in standard deviations, ``(*batch, n, D)``.
 
-    Time grows with n^2; memory does not: rows are formed in chunks of at most 16 MB. Differentiable
+    Time grows with n^2; memory does not: rows are formed in chunks of at most 16 MB, and only for up to
+    1024 points the matrix is kept. Differentiable
     to any order in x and in the features.
 
     >>> K = Exact(torch.zeros(3, 1))
@@ -25,6 +31,8 @@ class Exact(Operator):
     """
 
     features: Tensor
+
+    __repr__ = in_one_line
 
     def __post_init__(self) -> None:
         check_features(self.features)
@@ -42,7 +50,16 @@ class Exact(Operator):
         return self.features
 
     def apply(self, x: Tensor) -> Tensor:
+        if self.n <= _KEPT and untraced(x) and not differentiated(x, self.features):
+            check_finite(x, "x")
+            return matmul(self._matrix.to(x.dtype), x)
         return exact_filter(x, self.features.to(x.dtype))
+
+    @kept_property
+    def _matrix(self) -> Tensor:
+        # The form with a matrix product is faster and loses half the digits.
+        f = self.features.detach()
+        return torch.cdist(f, f, compute_mode="donot_use_mm_for_euclid_dist").square_().mul_(-0.5).exp_()
 
     @property
     def T(self) -> Operator:

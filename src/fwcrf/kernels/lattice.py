@@ -33,7 +33,8 @@ from fwcrf.kernels import calibration
 from fwcrf.kernels.operator import Operator, broadcast, check_features, check_sums
 from fwcrf.torch_ops import lattice as ops
 from fwcrf.torch_ops import lattice_torch
-from fwcrf.torch_ops.native import check_finite, has_values, warn_caller
+from fwcrf.torch_ops.native import check_finite, has_values, plain, warn_caller
+from fwcrf.torch_ops.printed import in_one_line
 
 Engine = Literal["native", "torch"]
 BlurOrder = Literal["symmetric", "forward", "reverse"]
@@ -60,6 +61,10 @@ class Lattice(Operator):
     engine: Engine = "native"
     # Minus the diagonal of S (B + beta I) S', filled on first use.
     _minus: list[Tensor] = field(default_factory=list, repr=False)
+    # Sums of a sample of pairs, exact and by the lattice before its factor; and the factor. Empty if unknown.
+    _sums: list[Tensor] = field(default_factory=list, repr=False)
+
+    __repr__ = in_one_line
 
     @staticmethod
     def build(
@@ -102,10 +107,22 @@ class Lattice(Operator):
         lattice = Lattice._plain(features, blur, engine, shape.identity)
         n, sums = features.shape[-2], None
         if n > 1:
-            sums = lattice._sampled_sums(features, *calibration.chosen(n, calibration.ROWS), shape.place)
+            points, rows = calibration.chosen(n, calibration.ROWS)
+            sums = lattice._sampled_sums(features, torch.from_numpy(points), rows, shape.place)
         if sums is None:
             return lattice, calibration.scale(features, lattice, shape.constant, place=shape.place)
-        return lattice, ops.fitted_scale(*sums, shape.constant, features.dtype)
+        factor = ops.fitted_scale(*sums, shape.constant, features.dtype)
+        lattice._sums.extend((*sums, factor))
+        return lattice, factor
+
+    @property
+    def sampled_error(self) -> float | None:
+        """The error of sums over a sample of pairs, relative to the exact kernel; None if not known."""
+        if not self._sums:
+            return None
+        exact, approximate, factor = (t.double() for t in self._sums)
+        norm = exact.norm()
+        return float((factor * approximate - exact).norm() / norm) if norm > 1e-3 else None
 
     @staticmethod
     def uncalibrated(
@@ -189,10 +206,11 @@ class Lattice(Operator):
     def diagonal(self) -> Tensor:
         if not self._minus:
             assert self.slice is self.splat, "the diagonal is found before rows and columns differ"
-            index, weight, order = (t.flatten(0, -2) for t in (self.index, self.splat, self.order))
             find = ops.lattice_diagonal if self.engine == "native" else lattice_torch.diagonal
-            out = find(weight, index, order, self.neighbors, TAP, self.identity)
-            self._minus.append(-out.view(self.index.shape[:-1]))
+            with plain():
+                index, weight, order = (t.flatten(0, -2) for t in (self.index, self.splat, self.order))
+                out = find(weight, index, order, self.neighbors, TAP, self.identity)
+                self._minus.append(-out.view(self.index.shape[:-1]))
         minus = self._minus[0]
         return -minus if self.shift is None else self.shift - minus
 

@@ -20,7 +20,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from fwcrf.torch_ops.native import has_values
+from fwcrf.torch_ops.native import has_values, with_memory_errors
+from fwcrf.torch_ops.printed import in_one_line
 
 Normalization = Literal["symmetric", "none", "before", "after"]
 
@@ -59,6 +60,7 @@ class Operator(ABC):
         """K + diag(shift), ``shift`` of shape ``(*batch, n)``."""
         return Shifted(self, shift)
 
+    @with_memory_errors
     def __call__(self, x: Tensor) -> Tensor:
         check_values(x, self.n, self.batch_shape)
         return self.apply(x)
@@ -68,11 +70,13 @@ class Operator(ABC):
     def example(self) -> Tensor:
         """A tensor with the dtype and device of the operator."""
 
+    @with_memory_errors
     def row_sums(self) -> Tensor:
         """K 1, ``(*batch, n)``."""
         ones = self.example.new_ones(*self.batch_shape, self.n, 1)
         return self.apply(ones).squeeze(-1)
 
+    @with_memory_errors
     def to_dense(self) -> Tensor:
         """The matrix, ``(*batch, n, n)``: for tests and small problems."""
         eye = torch.eye(self.n, dtype=self.example.dtype, device=self.example.device)
@@ -121,6 +125,8 @@ class Rescaled(Operator):
     left: Tensor  # (*batch, n)
     right: Tensor  # (*batch, n)
 
+    __repr__ = in_one_line
+
     @property
     def n(self) -> int:  # type: ignore[override]
         return self.inner.n
@@ -155,6 +161,8 @@ class Shifted(Operator):
 
     inner: Operator
     shift: Tensor  # (*batch, n)
+
+    __repr__ = in_one_line
 
     @property
     def n(self) -> int:  # type: ignore[override]

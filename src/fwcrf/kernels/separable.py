@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from fwcrf.features import bandwidths
-from fwcrf.kernels.bands import factors
+from fwcrf.kernels.bands import factors, too_wide
 from fwcrf.kernels.operator import Normalization, Operator, check_normalization
-from fwcrf.torch_ops.native import differentiated, empty, untraced
+from fwcrf.torch_ops.native import differentiated, empty, plain, untraced
+from fwcrf.torch_ops.printed import in_one_line
 from fwcrf.torch_ops.separable import separable_filter
 
 
@@ -34,6 +35,8 @@ class Separable(Operator):
     left: tuple[Tensor, ...] | None = None  # per axis, factors of the rows
     right: tuple[Tensor, ...] | None = None  # per axis, factors of the columns
 
+    __repr__ = in_one_line
+
     @staticmethod
     def build(shape: Sequence[int], xy: float | Sequence[float] | Tensor, like: Tensor) -> Separable:
         """The kernel over a grid, with standard deviations ``xy``, in the dtype and device of ``like``.
@@ -46,7 +49,7 @@ class Separable(Operator):
         learned = xy.double().expand(len(shape)) if isinstance(xy, Tensor) else scales
         for size, known, s in zip(shape, scales, learned, strict=True):
             radius = min(size - 1, math.ceil(reach * known))
-            device = s.device if isinstance(s, Tensor) else None
+            device = s.device if isinstance(s, Tensor) else like.device
             offsets = torch.arange(radius + 1, dtype=torch.float64, device=device) / s
             taps.append((-0.5 * offsets.square()).exp().to(like))
         return Separable(tuple(shape), tuple(taps))
@@ -63,19 +66,29 @@ class Separable(Operator):
     def example(self) -> Tensor:
         return self.taps[0]
 
+    @property
+    def too_wide(self) -> bool:
+        """True if the bands of an axis would take more memory than the engine may use for them."""
+        return any(map(too_wide, self.shape, self.taps))
+
     @cached_property
-    def banded(self) -> tuple[Any, ...]:
-        """The banded factors of every axis and the taps of the last one: the arguments of ``add_grid``."""
+    def banded(self) -> tuple[Any, ...] | None:
+        """The banded factors of every axis and the taps of the last one: the arguments of ``add_grid``.
+
+        None if the bands would take more memory than the engine may use for them.
+        """
+        if self.too_wide:
+            return None
         left, right = (
             s or [t.new_ones(n) for n, t in zip(self.shape, self.taps, strict=True)]
             for s in (self.left, self.right)
         )
         axes = [factors(*axis) for axis in zip(self.shape, self.taps, left, right, strict=True)]
         return (
-            [f.down.rows for f in axes],
-            [f.down.arrays for f in axes],
-            [f.middle and f.middle.arrays for f in axes],
-            [f.up.arrays for f in axes],
+            [len(f.down.first) for f in axes],
+            [f.down for f in axes],
+            [f.middle for f in axes],
+            [f.up for f in axes],
             tuple(t.detach().contiguous() for t in (self.taps[-1], left[-1], right[-1])),
         )
 
@@ -131,13 +144,16 @@ class Separable(Operator):
         return tuple(lines)
 
 
+# The sum of the axes of a grid whose kernel is kept for the next image.
+KEPT_LENGTH = 1 << 14
+
+
 @lru_cache(maxsize=16)  # the next image has the same size more often than not
 def plain_separable(
     shape: tuple[int, ...], xy: tuple[float, ...], dtype: torch.dtype, normalization: Normalization
 ) -> Operator:
     """The normalised kernel on the CPU, for bandwidths that are plain numbers."""
-    # Inference-mode tensors cannot be saved for backward.
-    with torch.inference_mode(False):
+    with plain():
         like = torch.empty((), dtype=dtype, device="cpu")
         return Separable.build(shape, xy, like).normalized(normalization)
 

@@ -32,8 +32,8 @@ def appearance_probabilities(n: int, edges: Tensor) -> Tensor:
 
 def _by_inverse(n: int, edges: Tensor, roots: Tensor) -> Tensor:
     i, j = edges.unbind(-1)
-    A = torch.zeros(n, n, dtype=torch.float64)
-    one = torch.ones(len(edges), dtype=torch.float64)
+    A = torch.zeros(n, n, dtype=torch.float64, device="cpu")
+    one = torch.ones(len(edges), dtype=torch.float64, device="cpu")
     A.index_put_((i, j), -one, accumulate=True).index_put_((j, i), -one, accumulate=True)
     A.diagonal().sub_(A.sum(-1))
     # Grounding one node per component makes A invertible and does not change resistances between nodes.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -13,6 +12,8 @@ from fwcrf.energy import linear
 from fwcrf.lp.forest import marginals
 from fwcrf.lp.polytope import LocalPolytope
 from fwcrf.lp.relaxation import Relaxation
+from fwcrf.torch_ops.native import kept_property
+from fwcrf.torch_ops.printed import in_one_line
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +31,8 @@ class FreeEnergy:
     weight: float
     rho: Tensor  # (m,)
     eta: float = 0.0
+
+    __repr__ = in_one_line
 
     @property
     def unary(self) -> Tensor:
@@ -91,13 +94,15 @@ class ForestEntropy:
 
     polytope: LocalPolytope  # of a forest
     weight: float
+
+    __repr__ = in_one_line
     quadratic = False
 
     @property
     def strong_convexity(self) -> float:
         return 0.0
 
-    @cached_property
+    @kept_property
     def _entropy(self) -> FreeEnergy:
         E = self.polytope.relaxation
         nothing = E.unary.masked_fill(E.unary < torch.inf, 0.0)

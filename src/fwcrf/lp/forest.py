@@ -21,7 +21,7 @@ def best_labels(
         below = belief[..., level.child, :]
         best, choice = (_costs(level, tables) + below.unsqueeze(-1)).min(-2)
         choices.append(choice)
-        belief = belief.index_add(-2, level.parent, best)
+        belief.index_add_(-2, level.parent, best)  # a chain has a level per node: no copies
         side = level.turned.long()
         messages[..., level.edge, side, :] = below
         messages[..., level.edge, 1 - side, :] = -best
@@ -39,13 +39,13 @@ def marginals(
     tables: Tensor,  # (*batch, m, L, L)
 ) -> tuple[Tensor, Tensor]:
     """Marginals of nodes and of edges in the distribution proportional to exp(-energy)."""
-    belief = unary
+    belief = unary.clone()
     conditionals = []  # P(label of child | label of parent)
     for level in reversed(forest.levels):
         costs = _costs(level, tables) + belief[..., level.child, :, None]
         least = -torch.logsumexp(-costs, -2)
         conditionals.append(torch.exp(least.unsqueeze(-2) - costs).nan_to_num(0.0))  # inf - inf: forbidden
-        belief = belief.index_add(-2, level.parent, least)
+        belief.index_add_(-2, level.parent, least)
     nodes, pairs = torch.zeros_like(unary), torch.zeros_like(tables)
     nodes[..., forest.roots, :] = torch.softmax(-belief[..., forest.roots, :], -1)
     for level, conditional in zip(forest.levels, reversed(conditionals), strict=True):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -13,11 +12,15 @@ from fwcrf.lp.forest import best_labels
 from fwcrf.lp.highs import Program
 from fwcrf.lp.relaxation import Relaxation
 from fwcrf.lp.traversal import Traversal, traverse
+from fwcrf.torch_ops.native import kept_property
+from fwcrf.torch_ops.printed import in_one_line
 
 
 class Answer(NamedTuple):
     x: Tensor  # argmin of <c, x>
     least: Tensor  # (*batch,): lower bound on the minimum
+
+    __repr__ = in_one_line
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +33,8 @@ class LocalPolytope:
     relaxation: Relaxation
     quadratic = True
     _last: list[tuple[Tensor, Answer]] = field(default_factory=list)
+
+    __repr__ = in_one_line
 
     @property
     def strong_convexity(self) -> float:
@@ -69,11 +74,11 @@ class LocalPolytope:
     def bounds(self, num_labels: int) -> tuple[float, float]:
         return 0.0, 0.0
 
-    @cached_property
+    @kept_property
     def graph(self) -> Traversal:
         return traverse(self.relaxation.num_nodes, self.relaxation.edges)
 
-    @cached_property
+    @kept_property
     def _programs(self) -> list[Program]:
         theta = self.relaxation.unary
         return [Program(self.relaxation, one) for one in theta.reshape(-1, *theta.shape[-2:])]

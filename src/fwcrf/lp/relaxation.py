@@ -10,9 +10,11 @@ from torch.nn.functional import pad
 
 from fwcrf.energy import Energy
 from fwcrf.pairwise import Diagonal, Pairwise
+from fwcrf.torch_ops.native import with_memory_errors
+from fwcrf.torch_ops.printed import in_one_line
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Relaxation(Energy):
     """E_LP(x) = <theta, x> with x of shape ``(*batch, n + m, L L)``.
 
@@ -94,6 +96,7 @@ class Relaxation(Energy):
         return torch.bincount(self.edges.flatten(), minlength=self.num_nodes).to(self.unary)
 
 
+@with_memory_errors
 def relax(unary: Tensor, edges: Tensor, tables: Tensor) -> Relaxation:
     """The relaxation of unary energies ``(*batch, n, L)``, +inf to forbid, and tables ``(..., m, L, L)``."""
     *batch, n, L = unary.shape
@@ -123,11 +126,14 @@ class Consistency(Pairwise):
     relaxation: Relaxation
     weight: float
 
+    __repr__ = in_one_line
+
     def __call__(self, x: Tensor) -> Tensor:
         return self.weight * self.relaxation.transposed(self.relaxation.disagreement(x))
 
     def to_dense(self) -> Tensor:
         shape = self.relaxation.unary.shape[-2:]
         rows = shape.numel()
-        unit = torch.eye(rows).to(self.relaxation.unary).unflatten(-1, shape)
+        u = self.relaxation.unary
+        unit = torch.eye(rows, dtype=u.dtype, device=u.device).unflatten(-1, shape)
         return self(unit).flatten(-2)

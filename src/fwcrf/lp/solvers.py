@@ -14,14 +14,19 @@ from fwcrf.lp.entropy import ForestEntropy, FreeEnergy
 from fwcrf.lp.polytope import LocalPolytope
 from fwcrf.lp.relaxation import Consistency, Relaxation
 from fwcrf.regularizers import Regularizer, Simplex
+from fwcrf.regularizers.regularizer import check_weight
 from fwcrf.solvers.frank_wolfe import FrankWolfe
 from fwcrf.solvers.solver import Iterate
 from fwcrf.stepsizes import SegmentSearch, Stepsize, least_of_parabola
+from fwcrf.torch_ops.native import as_tensor
+from fwcrf.torch_ops.printed import in_one_line
 from fwcrf.torch_ops.simplex import softmax
 
 
 class LinearSolver(ABC):
     """A solver of ``fwcrf.minimize`` for a ``Relaxation``."""
+
+    graphs_only = True
 
     @abstractmethod
     def init(self, f: Energy, x0: Tensor) -> Iterate: ...
@@ -54,7 +59,7 @@ class LocalConsistency(LinearSolver):
     weight: float = 10.0
 
     def __post_init__(self) -> None:
-        _check_weight(self.weight)
+        check_weight(self.weight, "weight")
 
     def init(self, f: Energy, x0: Tensor) -> Iterate:
         E = _relaxation(f)
@@ -99,12 +104,14 @@ class EntropicRelaxation(LinearSolver):
     eta: float = 0.0
     stepsize: Stepsize = field(default_factory=SegmentSearch)
 
+    __repr__ = in_one_line
+
     def __post_init__(self) -> None:
-        _check_weight(self.weight)
+        check_weight(self.weight, "weight")
         if not 0 <= self.eta < 1:
             raise ValueError(f"eta={self.eta!r}; expected a number from 0 to 1, such as 0.01.")
         if self.rho is not None:
-            rho = torch.as_tensor(self.rho)
+            rho = as_tensor(self.rho)
             if rho.dim() > 1 or not bool(((rho > 0) & (rho < torch.inf)).all()):
                 raise ValueError(
                     f"rho={self.rho!r}; expected a positive number, one per edge, or None for random "
@@ -165,8 +172,3 @@ def _relaxation(E: Energy) -> Relaxation:
 def _slope(grad: Tensor, d: Tensor) -> Tensor:
     """<grad, d> of each row, with inf * 0 = 0."""
     return torch.where(d == 0, 0.0, grad * d).sum(-1)
-
-
-def _check_weight(weight: float) -> None:
-    if not 0 < weight < float("inf"):
-        raise ValueError(f"weight={weight!r}; expected a positive number (the paper's lambda).")

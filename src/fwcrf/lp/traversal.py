@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fwcrf.torch_ops.printed import in_one_line
+
 
 class Level(NamedTuple):
     """Nodes of one depth, each with its parent and the edge to it."""
@@ -18,6 +20,8 @@ class Level(NamedTuple):
     edge: Tensor
     turned: Tensor  # True if the child is the second node of the edge
 
+    __repr__ = in_one_line
+
 
 @dataclass(frozen=True, eq=False)
 class Traversal:
@@ -26,6 +30,8 @@ class Traversal:
     roots: Tensor
     levels: list[Level]
     is_forest: bool  # True if every edge is in a tree
+
+    __repr__ = in_one_line
 
 
 def traverse(n: int, edges: Tensor) -> Traversal:
@@ -60,9 +66,9 @@ def traverse(n: int, edges: Tensor) -> Traversal:
                     by_depth[depth[child] - 1].append((child, node, slot[k] % m, slot[k] < m))
                     queue.append(child)
     levels = [_level(rows, edges.device) for rows in by_depth]
-    return Traversal(torch.tensor(roots, device=edges.device), levels, m == n - len(roots))
+    return Traversal(torch.tensor(roots, dtype=torch.int64, device=edges.device), levels, m == n - len(roots))
 
 
 def _level(rows: list[tuple[int, int, int, bool]], device: torch.device) -> Level:
-    child, parent, edge, turned = torch.tensor(rows, device=device).unbind(-1)
+    child, parent, edge, turned = torch.tensor(rows, dtype=torch.int64, device=device).unbind(-1)
     return Level(child, parent, edge, turned.bool())

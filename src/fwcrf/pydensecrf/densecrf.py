@@ -14,15 +14,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwcrf.compatibility import Compatibility, Diagonal, Full
+from fwcrf.compatibility import Compatibility, Diagonal, Full, symmetric
 from fwcrf.energy import Energy, inner, linear
 from fwcrf.kernels import Lattice, Normalization
-from fwcrf.pairwise import Kronecker
+from fwcrf.pairwise import Kronecker, largest
 from fwcrf.pydensecrf.arguments import array, bandwidths, buffer, float_array, integer, real
 from fwcrf.pydensecrf.eigen import MatrixXf, wrap
 from fwcrf.pydensecrf.operators import Model, kernel
 from fwcrf.solvers import Solver, get, minimize
 from fwcrf.solvers.plan import Plan, plan
+from fwcrf.torch_ops.magnitudes import WEIGHT, refuse_weight
+from fwcrf.torch_ops.native import with_memory_errors
 from fwcrf.torch_ops.simplex import softmax
 
 if TYPE_CHECKING:
@@ -110,11 +112,12 @@ class DenseCRF:
     _energy: Energy | None
 
     # Not __init__, which subclasses written for pydensecrf need not call.
+    @with_memory_errors
     def __new__(cls, nvar: int, nlabels: int, *_: object, **__: object) -> Self:
         self = super().__new__(cls)
         self._nvar = integer(nvar, "nvar", 1)
         self._nlabels = integer(nlabels, "nlabels", 1)
-        self._unary = torch.zeros(self._nvar, self._nlabels)
+        self._unary = torch.zeros(self._nvar, self._nlabels, dtype=torch.float32, device="cpu")
         self._attractions = []
         self._others = []
         self._energy = None
@@ -126,6 +129,7 @@ class DenseCRF:
     def __getnewargs__(self) -> tuple[int, ...]:
         return self._nvar, self._nlabels
 
+    @with_memory_errors
     def setUnaryEnergy(self, u: np.ndarray, f: np.ndarray | None = None) -> None:
         """Set the energies, such as -log of probabilities: ``(labels, n)`` in float32.
 
@@ -133,6 +137,7 @@ class DenseCRF:
         """
         self._set(float_array(u, "u", 2) if f is None else LogisticUnary(u, f)._energies())
 
+    @with_memory_errors
     def setUnary(self, u: Unary) -> None:
         """Set the energies of a ``ConstUnary`` or a ``LogisticUnary``."""
         if not isinstance(u, Unary):
@@ -154,6 +159,7 @@ class DenseCRF:
         self._unary = unary
         self._energy = None
 
+    @with_memory_errors
     def addPairwiseEnergy(
         self,
         features: np.ndarray,
@@ -179,10 +185,15 @@ class DenseCRF:
         if mode is None:
             raise ValueError(f"normalization={normalization!r}; expected a NormalizationType.")
         if isinstance(compat, Number):
-            self._attractions.append(kernel(features, mode, -real(compat, "compat")))
+            weight = real(compat, "compat")
+            if abs(weight) > WEIGHT:
+                refuse_weight(weight)
+            self._attractions.append(kernel(features, mode, -weight))
         else:
             M = _compatibility(compat, self._nlabels)
-            self._others.append(Kronecker(kernel(features, mode), M, self._nlabels))
+            size = largest(M.matrix(self._nlabels))
+            self._others.append(Kronecker(kernel(features, mode), M, self._nlabels, magnitude=size))
+            self._others[-1].check(self._unary)
         self._energy = None
 
     def energy(self) -> Energy:
@@ -192,6 +203,7 @@ class DenseCRF:
             self._energy = Energy(pairwise, self._unary)
         return self._energy
 
+    @with_memory_errors
     def inference(self, niter: int, *, solver: str | Solver = "mf") -> MatrixXf:
         """Marginals after ``niter`` steps of mean field, ``(labels, n)``; or of another solver.
 
@@ -202,10 +214,12 @@ class DenseCRF:
             x = minimize(self.energy(), solver, num_steps=steps).probabilities
         return wrap(x.contiguous().numpy().T)
 
+    @with_memory_errors
     def startInference(self) -> tuple[MatrixXf, MatrixXf, MatrixXf]:
         """The start of mean field, and two matrices that ``stepInference`` takes but does not need."""
         return wrap(softmax(self._unary, -1.0).numpy().T), MatrixXf(), MatrixXf()
 
+    @with_memory_errors
     def stepInference(self, Q: MatrixXf, tmp1: MatrixXf, tmp2: MatrixXf) -> None:
         """Take one step of mean field, in the memory of ``Q``."""
         for name, matrix in (("Q", Q), ("tmp1", tmp1), ("tmp2", tmp2)):
@@ -214,6 +228,7 @@ class DenseCRF:
         found = plan(E, get("mf"), x, 1)
         x.copy_(found.run(x, E.unary) if isinstance(found, Plan) else softmax(E.grad(x), -1.0))
 
+    @with_memory_errors
     def klDivergence(self, Q: MatrixXf) -> float:
         """<Q, log Q> + <u, Q> + <Q, P Q>, as pydensecrf computes it.
 
@@ -255,6 +270,7 @@ class DenseCRF2D(DenseCRF):
     def __getnewargs__(self) -> tuple[int, ...]:
         return self._w, self._h, self._nlabels
 
+    @with_memory_errors
     def addPairwiseGaussian(
         self, sxy: Any, compat: Any, kernel: int = DIAG_KERNEL, normalization: int = NORMALIZE_SYMMETRIC
     ) -> None:
@@ -262,6 +278,7 @@ class DenseCRF2D(DenseCRF):
         features = self._features(sxy, 2)
         self._add(features.flatten(0, 1), compat, kernel, normalization)
 
+    @with_memory_errors
     def addPairwiseBilateral(
         self,
         sxy: Any,
@@ -285,16 +302,17 @@ class DenseCRF2D(DenseCRF):
                 "in DenseCRF2D(w, h, nlabels), the height in an image."
             )
         features = self._features(sxy, 5)
-        scale = torch.tensor(bandwidths(srgb, "srgb", 3))
-        torch.div(torch.tensor(image), scale, out=features[..., 2:])
+        scale = features.new_tensor(bandwidths(srgb, "srgb", 3))
+        torch.div(torch.tensor(image, dtype=torch.uint8, device="cpu"), scale, out=features[..., 2:])
         self._add(features.flatten(0, 1), compat, kernel, normalization)
 
     def _features(self, sxy: Any, count: int) -> Tensor:
         """``count`` features per pixel, ``(h, w, count)``: first x and y, the rest uninitialised."""
         sx, sy = bandwidths(sxy, "sxy", 2)
-        features = torch.empty(self._h, self._w, count)
-        features[..., 0] = torch.arange(self._w, dtype=torch.float32) / sx
-        features[..., 1] = (torch.arange(self._h, dtype=torch.float32) / sy).unsqueeze(-1)
+        features = torch.empty(self._h, self._w, count, dtype=torch.float32, device="cpu")
+        x, y = (torch.arange(size, dtype=torch.float32, device="cpu") for size in (self._w, self._h))
+        features[..., 0] = x / sx
+        features[..., 1] = (y / sy).unsqueeze(-1)
         return features
 
 
@@ -314,8 +332,8 @@ def _compatibility(value: Any, num_labels: int) -> Compatibility:
         )
     if not np.isfinite(found).all():
         raise ValueError("compat has NaN or infinite entries; expected finite numbers.")
-    M = torch.tensor(found)
-    return Diagonal(M) if M.dim() == 1 else Full(0.5 * (M + M.mT))
+    M = torch.tensor(found, dtype=torch.float32, device="cpu")
+    return Diagonal(M) if M.dim() == 1 else Full(symmetric(M))
 
 
 def _check_matrix(value: Any, name: str) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -26,6 +25,8 @@ from fwcrf.kernels.lattice import MAX_DIMENSION
 from fwcrf.kernels.operator import Operator
 from fwcrf.pairwise import Kronecker, Pairwise
 from fwcrf.torch_ops.lattice import build_native
+from fwcrf.torch_ops.native import kept_property
+from fwcrf.torch_ops.printed import in_one_line
 
 # pydensecrf adds this to row sums before it divides by them.
 _TINY = 1e-20
@@ -80,6 +81,8 @@ class Model(Pairwise):
     num_labels: int
     others: Sequence[Kronecker] = ()  # with a vector or a matrix over the labels
 
+    __repr__ = in_one_line
+
     def __call__(self, x: Tensor) -> Tensor:
         parts = (*self.operators, *self.others)
         if not parts:
@@ -92,21 +95,21 @@ class Model(Pairwise):
     def engine(self) -> Engine | Refusal:
         return self._engine
 
-    @cached_property
+    @kept_property
     def _engine(self) -> Engine | Refusal:
         """P with Potts terms of weight -1: the same up to a number per pixel, which changes no step."""
-        potts = Potts(torch.tensor(-1.0))
+        potts = Potts(torch.tensor(-1.0, dtype=torch.float32, device="cpu"))
         terms: list[tuple[Operator, Compatibility]] = [(operator, potts) for operator in self.operators]
         terms += [(other.operator, other.compat) for other in self.others]
         return Engine.of(terms)
 
     def to_dense(self) -> Tensor:
-        eye = torch.eye(self.num_labels)
+        eye = torch.eye(self.num_labels, dtype=torch.float32, device="cpu")
         same = [torch.kron(K.to_dense(), eye) for K in self.operators]
         return torch.stack([*same, *(other.to_dense() for other in self.others)]).sum(0)
 
     def absolute_row_sums(self, num_labels: int) -> Tensor:
-        total = torch.zeros(num_labels)
+        total = torch.zeros(num_labels, dtype=torch.float32, device="cpu")
         for operator in self.operators:
             total = total + operator.row_sums().abs().unsqueeze(-1)
         for other in self.others:

@@ -18,6 +18,7 @@ from fwcrf.regularizers.regularizer import (
     over_nodes,
     smallest,
 )
+from fwcrf.torch_ops.printed import in_one_line
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,8 @@ class BinaryEntropy(SumOverNodes):
     """
 
     weight: Weight = 1.0
+
+    __repr__ = in_one_line
 
     def __post_init__(self) -> None:
         check_weight(self.weight, "BinaryEntropy's weight")

@@ -17,7 +17,8 @@ from fwcrf.regularizers.dual import leading
 from fwcrf.regularizers.linear import Linear, PerNode
 from fwcrf.regularizers.mixed import Mixed
 from fwcrf.regularizers.regularizer import SumOverNodes, Weight, check_weight, like, over_nodes, smallest
-from fwcrf.torch_ops.native import has_values
+from fwcrf.torch_ops.native import has_values, matmul
+from fwcrf.torch_ops.printed import in_one_line
 
 _MAX_ROUNDS, _STEPS_PER_ROUND = 200, 10
 # Number of matrix entries in the Newton systems of one block of rows.
@@ -46,6 +47,8 @@ class BlockQuadratic(SumOverNodes):
     linear: Tensor | None = None
     entropy: Weight = 0.0
     tolerance: float = 1e-6
+
+    __repr__ = in_one_line
 
     def __post_init__(self) -> None:
         q = self.matrix
@@ -92,7 +95,14 @@ class BlockQuadratic(SumOverNodes):
 
     @property
     def strong_convexity(self) -> float | Tensor:
-        return smallest(self._weight * max(0.0, self._spectrum()[0]) + 2 * self.entropy)
+        return smallest(self._weight * self._lowest() + 2 * self.entropy)
+
+    def _lowest(self) -> float | Tensor:
+        """The smallest eigenvalue of Q on vectors that sum to zero; differentiable if Q is learned."""
+        low = max(0.0, self._spectrum()[0])
+        if not self.matrix.requires_grad or low == 0:
+            return low
+        return torch.linalg.eigvalsh(_centred(self.matrix.double()))[1]  # after the 0 of the constant vector
 
     def argmin(self, c: Tensor) -> Tensor:
         if self.linear is not None:
@@ -102,14 +112,14 @@ class BlockQuadratic(SumOverNodes):
         return _Argmin.apply(c, self.matrix.to(c), *tensors, self.quadratic, tolerance)
 
     def per_node(self, x: Tensor) -> Tensor:
-        form = (x * (x @ self.matrix.to(x))).sum(-1, dtype=torch.float64)
+        form = (x * matmul(x, self.matrix.to(x))).sum(-1, dtype=torch.float64)
         value = 0.5 * over_nodes(self._weight) * form
         if self.linear is not None:
             value = value + torch.where(x == 0, 0.0, x * self.linear.to(x)).sum(-1, dtype=torch.float64)
         return value if self.quadratic else value + Entropy(self.entropy).per_node(x)
 
     def grad(self, x: Tensor) -> Tensor:
-        grad = like(self._weight, x) * (x @ self.matrix.to(x))
+        grad = like(self._weight, x) * matmul(x, self.matrix.to(x))
         if self.linear is not None:
             grad = grad + self.linear.to(x)
         return grad if self.quadratic else grad + Entropy(self.entropy).grad(x)
@@ -125,7 +135,9 @@ class BlockQuadratic(SumOverNodes):
     def curvature(self, d: Tensor) -> Tensor:
         if not self.quadratic:
             return super().curvature(d)
-        return (over_nodes(self._weight) * (d * (d @ self.matrix.to(d))).sum(-1, dtype=torch.float64)).sum(-1)
+        return (
+            over_nodes(self._weight) * (d * matmul(d, self.matrix.to(d))).sum(-1, dtype=torch.float64)
+        ).sum(-1)
 
 
 def block_quadratic(
@@ -133,17 +145,19 @@ def block_quadratic(
 ) -> PerNode:
     """``BlockQuadratic``, or an equal regularizer with a fast oracle if the matrix allows it.
 
-    The matrix has to be Q = a I + 1 v' + v 1', as for Potts. Then x'Qx = a |x|^2 + 2 <v, x> on a simplex.
+    The matrix has to be Q = a I + 1 v' + v 1', as for Potts. Then x'Qx = a |x|^2 + 2 <v, x> on a simplex. A
+    matrix that is learned gets a ``BlockQuadratic``: it leaves this form as soon as it moves.
 
     >>> block_quadratic(torch.eye(3) - torch.ones(3, 3), weight=0.5).g
-    SquaredL2(weight=tensor(0.5000))
+    SquaredL2(weight=0.5)
     """
     general = BlockQuadratic(matrix, weight, linear, entropy)
     num_labels = len(matrix)
     k = torch.as_tensor(general._weight, dtype=matrix.dtype, device=matrix.device)
     low, high = general._spectrum()
     flat = high <= general._rounding()
-    if high - low > general._rounding() or (not flat and has_values(k) and not (k > 0).all()):
+    special = not matrix.requires_grad and high - low <= general._rounding()
+    if not special or (not flat and has_values(k) and not (k > 0).all()):
         return general
     a = _centred(matrix).diagonal().sum() / max(1, num_labels - 1)
     rows = matrix.sum(-1) - a
@@ -166,7 +180,7 @@ def _centred(matrix: Tensor) -> Tensor:
 
 def _slope(z: Tensor, x: Tensor, matrix: Tensor, weight: Tensor) -> Tensor:
     """The gradient of <z, x> + weight/2 x'Qx."""
-    return z + weight * (x @ matrix)
+    return z + weight * matmul(x, matrix)
 
 
 def _gap(z: Tensor, x: Tensor, matrix: Tensor, weight: Tensor, part: Simplex | Entropy) -> Tensor:
@@ -318,7 +332,7 @@ class _Argmin(torch.autograd.Function):
         p, matrix, weight, entropy = ctx.saved_tensors
         dc = _move(p, g, matrix, weight, entropy, ctx.quadratic)
         dmatrix = ((weight * dc).unsqueeze(-1) * p.unsqueeze(-2)).sum_to_size(matrix.shape)
-        dweight = (dc * (p @ matrix)).sum_to_size(weight.shape)
+        dweight = (dc * matmul(p, matrix)).sum_to_size(weight.shape)
         dentropy = (dc * torch.log(torch.where(p > 0, p, 1.0))).sum_to_size(entropy.shape)
         return (
             dc.sum_to_size(ctx.shape),

@@ -18,6 +18,7 @@ from fwcrf.regularizers.regularizer import (
     scaled,
     smallest,
 )
+from fwcrf.torch_ops.printed import in_one_line
 from fwcrf.torch_ops.simplex import project_onto_simplex, softmax
 
 
@@ -67,6 +68,8 @@ class Entropy(SumOverNodes):
 
     weight: Weight = 1.0
 
+    __repr__ = in_one_line
+
     def __post_init__(self) -> None:
         check_weight(self.weight, "Entropy's weight")
 
@@ -96,6 +99,8 @@ class SquaredL2(SumOverNodes):
     """
 
     weight: Weight = 1.0
+
+    __repr__ = in_one_line
 
     def __post_init__(self) -> None:
         check_weight(self.weight, "SquaredL2's weight")

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from fwcrf.regularizers.regularizer import Weight
+from fwcrf.torch_ops.printed import in_one_line
 
 # Entries per block of rows: small enough for the cache, large enough for few calls of torch.
 _BLOCK = 1 << 18
@@ -34,6 +35,8 @@ class InverseHessian(NamedTuple):
     diagonal: Tensor  # (*batch, n, L)
     vector: Tensor | None = None  # (*batch, n, L)
     factor: Tensor | None = None  # (*batch, n, 1)
+
+    __repr__ = in_one_line
 
     def __call__(self, y: Tensor | None = None) -> Tensor:
         """H^-1 y; H^-1 1 without y."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fwcrf.regularizers.regularizer import Regularizer, SumOverNodes
+from fwcrf.torch_ops.printed import in_one_line
 
 
 class PerNode(Regularizer, Protocol):
@@ -28,6 +29,8 @@ class Linear(SumOverNodes):
 
     g: PerNode
     linear: Tensor
+
+    __repr__ = in_one_line
 
     @property
     def quadratic(self) -> bool:

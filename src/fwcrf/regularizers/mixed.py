@@ -19,6 +19,7 @@ from fwcrf.regularizers.dual import (
     solve_undecided,
 )
 from fwcrf.regularizers.regularizer import SumOverNodes, Weight, check_weight, extremes, smallest
+from fwcrf.torch_ops.printed import in_one_line
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class Mixed(SumOverNodes):
 
     l2: Weight = 1.0
     entropy: Weight = 1.0
+
+    __repr__ = in_one_line
 
     def __post_init__(self) -> None:
         check_weight(self.l2, "Mixed's l2")

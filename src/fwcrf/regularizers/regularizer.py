@@ -7,6 +7,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from fwcrf.inputs.numbers import real
+from fwcrf.torch_ops.magnitudes import LAMBDA
 from fwcrf.torch_ops.native import has_values
 
 # A number, a learnable scalar, or one per node: (*batch or 1, n or 1, 1), broadcast against x.
@@ -78,7 +80,9 @@ class SumOverNodes:
 
 def check_weight(weight: Weight, name: str, *, zero: bool = False) -> None:
     """Raise unless a weight is positive (with ``zero``: 0 or more), and a scalar or one per node."""
-    expected = "a number of 0 or more" if zero else "a positive number (the paper's lambda)"
+    least, most = LAMBDA
+    kind = "a number of 0, or" if zero else "a positive number (the paper's lambda),"
+    expected = f"{kind} from {least:g} to {most:g}"
     if isinstance(weight, Tensor):
         if not weight.is_floating_point():
             raise TypeError(f"{name} is a tensor of {weight.dtype}; expected floating point numbers.")
@@ -89,15 +93,15 @@ def check_weight(weight: Weight, name: str, *, zero: bool = False) -> None:
             )
         if not has_values(weight):
             return
-        good = torch.isfinite(weight) & ((weight >= 0) if zero else (weight > 0))
+        good = (weight >= least) & (weight <= most) | (zero & (weight == 0))
         if not good.all():
             raise ValueError(
                 f"{name} has {int((~good).sum())} of {good.numel()} entries that are not {expected}; the "
-                f"smallest is {weight.min().item():.6g}. To keep a learnable weight "
-                "positive, use the exponential of a parameter."
+                f"smallest is {weight.min().item():.6g}, the largest {weight.max().item():.6g}. To keep a "
+                "learnable weight positive, use the exponential of a parameter."
             )
-    elif not (weight >= 0 if zero else weight > 0) or weight == float("inf"):
-        raise ValueError(f"{name}={weight!r}; expected {expected}.")
+    else:
+        real(weight, name, expected, lambda w: (zero and w == 0) or least <= w <= most)
 
 
 def like(weight: Weight, x: Tensor) -> Weight:

@@ -19,6 +19,7 @@ from fwcrf.regularizers.regularizer import (
     over_nodes,
     smallest,
 )
+from fwcrf.torch_ops.printed import in_one_line
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,8 @@ class Tsallis(SumOverNodes):
 
     alpha: float = 1.5
     weight: Weight = 1.0
+
+    __repr__ = in_one_line
 
     def __post_init__(self) -> None:
         if not 1 <= self.alpha <= 4:

@@ -15,7 +15,7 @@ docs/solvers.md has the whole table; ``named`` is the same in code.
 from fwcrf.solvers.anneal import AnnealedFrankWolfe
 from fwcrf.solvers.frank_wolfe import FrankWolfe
 from fwcrf.solvers.minimize import minimize
-from fwcrf.solvers.named import get, names
+from fwcrf.solvers.named import as_solver, get, names
 from fwcrf.solvers.solution import Solution
 from fwcrf.solvers.solver import Iterate, Solver
 from fwcrf.solvers.trace import Record
@@ -27,6 +27,7 @@ __all__ = [
     "Record",
     "Solution",
     "Solver",
+    "as_solver",
     "get",
     "minimize",
     "names",

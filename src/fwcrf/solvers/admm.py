@@ -18,7 +18,10 @@ import torch
 from torch import Tensor
 
 from fwcrf.energy import Energy
+from fwcrf.inputs.numbers import reals, shown
 from fwcrf.regularizers import Regularizer, SquaredL2
+from fwcrf.torch_ops.magnitudes import LAMBDA
+from fwcrf.torch_ops.printed import in_one_line
 
 
 class State(NamedTuple):
@@ -28,6 +31,8 @@ class State(NamedTuple):
     other: Tensor
     y: Tensor  # multipliers of x = z
 
+    __repr__ = in_one_line
+
 
 @dataclass(frozen=True)
 class ADMM:
@@ -36,9 +41,15 @@ class ADMM:
     rho: float | Tensor = 1.0
     mirror: Regularizer = field(default_factory=SquaredL2)
 
+    __repr__ = in_one_line
+
     def __post_init__(self) -> None:
-        if not bool((torch.as_tensor(self.rho) > 0).all()):
-            raise ValueError(f"rho={self.rho!r}; expected a positive number.")
+        rho = reals(self.rho, "rho", torch.float64)
+        least, most = LAMBDA
+        if not rho.numel() or not bool(((rho >= least) & (rho <= most)).all()):
+            raise ValueError(
+                f"rho={shown(self.rho)}; expected a positive number, from {least:g} to {most:g}."
+            )
 
     def init(self, f: Energy, x0: Tensor) -> State:
         return State(x0, x0, torch.zeros_like(x0))

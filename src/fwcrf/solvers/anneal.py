@@ -18,6 +18,23 @@ from torch import Tensor
 from fwcrf.energy import Energy
 from fwcrf.regularizers import Entropy, Regularizer
 from fwcrf.stepsizes import Geometric
+from fwcrf.torch_ops.printed import in_one_line
+
+
+class Mask(NamedTuple):
+    """The labels that are not forbidden, and the lowest unary of each row, to be subtracted from it."""
+
+    allowed: Tensor
+    lowest: Tensor
+
+    __repr__ = in_one_line
+
+    def relative(self, v: Tensor) -> Tensor:
+        """Unaries or gradients without the offset of their row; 0 at forbidden labels.
+
+        Differences of infinities are NaN, and so are derivatives of 0 times infinity.
+        """
+        return torch.where(self.allowed, v - self.lowest, 0.0)
 
 
 class State(NamedTuple):
@@ -27,7 +44,9 @@ class State(NamedTuple):
     last: Tensor | None = None
     last_grad: Tensor | None = None
     strength: Tensor | None = None  # (*batch, 1, 1)
-    allowed: Tensor | None = None  # the labels that are not forbidden; None if all are allowed
+    mask: Mask | None = None  # None if all labels are allowed
+
+    __repr__ = in_one_line
 
 
 @dataclass(frozen=True)
@@ -76,15 +95,14 @@ class AnnealedFrankWolfe:
         return Geometric(self.start, self.end, self.steps)
 
     def init(self, f: Energy, x0: Tensor) -> State:
-        return State(x0, allowed=_allowed(f.unary))
+        return State(x0, mask=_mask(f.unary))
 
     def step(self, f: Energy, state: State, k: int) -> State:
-        x, weight = state.x, self.weights(k)
-        allowed = state.allowed
-        grad = _finite(f.grad(x), allowed)
+        x, weight, mask = state.x, self.weights(k), state.mask
+        grad = f.grad(x) if mask is None else mask.relative(f.grad(x))
         if state.strength is None or state.last is None or state.last_grad is None:
-            message = grad - _finite(f.unary, allowed)
-            s = _strength(message, x, allowed)
+            message = grad - (f.unary if mask is None else mask.relative(f.unary))
+            s = _strength(message, x, mask)
             c = (grad + weight * message) / s + weight * x
         elif k < self.steps:
             s = state.strength
@@ -92,33 +110,38 @@ class AnnealedFrankWolfe:
         else:
             s = state.strength
             c = grad / s
-        if allowed is not None:
-            c = c.masked_fill(~allowed, torch.inf)
-        return State(self.regularizer(weight).argmin(c), x, grad, s, allowed)
+        if mask is not None:
+            c = c.masked_fill(~mask.allowed, torch.inf)
+        return State(self.regularizer(weight).argmin(c), x, grad, s, mask)
 
 
-def _allowed(unary: Tensor) -> Tensor | None:
-    """The labels that are not forbidden; None if all are known to be allowed."""
-    if not torch.compiler.is_compiling() and torch.isfinite(unary.detach().sum()):
+def _mask(unary: Tensor) -> Mask | None:
+    """The mask of forbidden labels; None if all are known to be allowed.
+
+    A label is forbidden by an infinite unary, and by one so far above its row's lowest that its square is
+    infinite, as ``torch.finfo(dtype).min`` in the logits makes it: twice that gradient would overflow.
+    """
+    u = unary.detach()
+    limit = torch.finfo(u.dtype).max ** 0.5
+    if not torch.compiler.is_compiling() and bool((u.abs() <= limit).all()):
         return None
-    return unary != torch.inf
+    lowest = u.amin(-1, keepdim=True)
+    return Mask(u - lowest <= limit, lowest)
 
 
-def _finite(v: Tensor, allowed: Tensor | None) -> Tensor:
-    # Differences of infinities are NaN, and so are derivatives of 0 times infinity.
-    return v if allowed is None else torch.where(allowed, v, 0.0)
-
-
-def _strength(message: Tensor, x: Tensor, allowed: Tensor | None) -> Tensor:
+def _strength(message: Tensor, x: Tensor, mask: Mask | None) -> Tensor:
     """|P x| / |x| per image, ``(*batch, 1, 1)``; 1 if one of the norms is 0."""
-    over, under = _about_mean(message, allowed), _about_mean(x, allowed)
+    over, under = _about_mean(message, mask), _about_mean(x, mask)
     known = (over > 0) & (under > 0)
     return torch.where(known, torch.where(known, over, 1.0) / torch.where(known, under, 1.0), 1.0).sqrt()
 
 
-def _about_mean(v: Tensor, allowed: Tensor | None) -> Tensor:
+def _about_mean(v: Tensor, mask: Mask | None) -> Tensor:
     """The sum of squares about the mean of each row."""
-    count = v.shape[-1] if allowed is None else allowed.sum(-1, keepdim=True)
-    v = _finite(v, allowed)
-    centred = _finite(v - v.sum(-1, keepdim=True) / count, allowed)
+    if mask is None:
+        centred = v - v.mean(-1, keepdim=True)
+    else:
+        allowed = mask.allowed
+        v = torch.where(allowed, v, 0.0)
+        centred = torch.where(allowed, v - v.sum(-1, keepdim=True) / allowed.sum(-1, keepdim=True), 0.0)
     return centred.square().sum((-2, -1), keepdim=True)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fwcrf.energy import Objective, descend
 from fwcrf.stepsizes import Constant, Schedule
+from fwcrf.torch_ops.printed import in_one_line
 from fwcrf.torch_ops.simplex import project_onto_simplex
 
 
@@ -21,6 +22,8 @@ class State(NamedTuple):
     t: float
     step: float | Tensor | None = None
 
+    __repr__ = in_one_line
+
 
 @dataclass(frozen=True)
 class Fista:
@@ -31,6 +34,8 @@ class Fista:
     """
 
     stepsize: Schedule = field(default_factory=Constant)
+
+    __repr__ = in_one_line
 
     def init(self, f: Objective, x0: Tensor) -> State:
         return State(x0, x0, 1.0)

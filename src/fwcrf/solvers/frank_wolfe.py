@@ -11,6 +11,7 @@ from fwcrf.energy import Energy, Objective
 from fwcrf.regularizers import Regularizer
 from fwcrf.solvers.solver import Iterate, advance
 from fwcrf.stepsizes import Constant, Step, Stepsize
+from fwcrf.torch_ops.printed import in_one_line
 
 Split = Callable[[Energy, Regularizer], tuple[Objective, Regularizer]]
 
@@ -31,6 +32,8 @@ class FrankWolfe:
     regularizer: Regularizer
     stepsize: Stepsize = field(default_factory=Constant)
     split: Split = regularized
+
+    __repr__ = in_one_line
 
     def init(self, f: Energy, x0: Tensor) -> Iterate:
         return Iterate(x0, *self.split(f, self.regularizer))

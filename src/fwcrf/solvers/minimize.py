@@ -10,14 +10,16 @@ from torch import Tensor
 
 from fwcrf import rounding as roundings
 from fwcrf.energy import Energy
-from fwcrf.solvers.named import get
+from fwcrf.inputs.numbers import MOST, function, real, whole
+from fwcrf.solvers.named import as_solver
 from fwcrf.solvers.plan import Plan, plan
 from fwcrf.solvers.solution import Solution
 from fwcrf.solvers.solver import Solver
 from fwcrf.solvers.trace import Tracer, stationary
-from fwcrf.torch_ops.native import has_values
+from fwcrf.torch_ops.native import has_values, with_memory_errors
 
 
+@with_memory_errors
 def minimize(
     f: Energy,
     solver: str | Solver,
@@ -43,11 +45,14 @@ def minimize(
     >>> minimize(E, "l2fw", num_steps=3).labels
     tensor([0, 0])
     """
-    solver = get(solver) if isinstance(solver, str) else solver
-    if isinstance(num_steps, bool) or int(num_steps) != num_steps or num_steps < 0:
-        raise ValueError(f"num_steps={num_steps!r}; expected 0 (which returns the start) or more.")
-    if tol is not None and not tol >= 0:
-        raise ValueError(f"tol={tol!r}; expected 0 or more, or None to take all the steps.")
+    if isinstance(solver, str | type) or not hasattr(solver, "step"):
+        solver = as_solver(solver)
+    if type(num_steps) is not int or not 0 <= num_steps <= MOST:
+        num_steps = whole(num_steps, "num_steps", 0, "0 (which returns the start) or more")
+    if tol is not None:
+        tol = real(tol, "tol", "0 or more, or None to take all the steps", lambda t: 0 <= t < float("inf"))
+    if callback is not None:
+        function(callback, "callback", "k and x")
     round_ = roundings.get(rounding)
     if x0 is not None:
         x0 = _feasible(x0, f)

@@ -5,7 +5,7 @@ name  update                                                    step
 ====  ========================================================  ==================
 pgd   x + a (p - x) with p = projection of x - grad E(x)        any rule
 pgm   projection of x - a grad E(x)                             a schedule
-emd   softmax(log x - a grad E(x))                              a schedule
+emd   softmax(log(x + epsilon) - a grad E(x))                   a schedule
 ====  ========================================================  ==================
 
 Unlike Frank-Wolfe, these methods add a distance from x to the linear problem, so that steps stay close to x.
@@ -23,6 +23,7 @@ from fwcrf.energy import Objective, descend
 from fwcrf.regularizers import Simplex
 from fwcrf.solvers.solver import Iterate, advance
 from fwcrf.stepsizes import Constant, Schedule, Step, Stepsize
+from fwcrf.torch_ops.printed import in_one_line
 from fwcrf.torch_ops.simplex import project_onto_simplex
 
 
@@ -31,6 +32,8 @@ class ProjectedGradient:
     """x <- x + a (p - x) with p = projection of x - grad E(x); a line search works on this segment."""
 
     stepsize: Stepsize = field(default_factory=Constant)
+
+    __repr__ = in_one_line
 
     def init(self, f: Objective, x0: Tensor) -> Iterate:
         return Iterate(x0, f, Simplex())
@@ -46,6 +49,8 @@ class ProximalGradient:
     """x <- projection of x - a grad E(x)."""
 
     stepsize: Schedule = field(default_factory=Constant)
+
+    __repr__ = in_one_line
 
     def init(self, f: Objective, x0: Tensor) -> Iterate:
         return Iterate(x0, f, Simplex())
@@ -63,12 +68,26 @@ class LogIterate(NamedTuple):
     grad: Tensor | None = None
     step: float | Tensor | None = None
 
+    __repr__ = in_one_line
+
 
 @dataclass(frozen=True)
 class EntropicDescent:
-    """x <- softmax(log x - a grad E(x)), carried in logarithms so that no label is lost to underflow."""
+    """x <- softmax(log x - a grad E(x)), carried in logarithms so that no label is lost to underflow.
+
+    The paper adds an ``epsilon`` of 1e-10 to x instead, so that a label at 0 can return.
+    """
 
     stepsize: Schedule = field(default_factory=Constant)
+    epsilon: float = 0.0
+
+    __repr__ = in_one_line
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.epsilon < 1:
+            raise ValueError(
+                f"epsilon={self.epsilon!r}; expected a small number such as 1e-10, or 0 for none."
+            )
 
     def init(self, f: Objective, x0: Tensor) -> LogIterate:
         return LogIterate(x0, x0.clamp(min=torch.finfo(x0.dtype).tiny).log())
@@ -76,5 +95,6 @@ class EntropicDescent:
     def step(self, f: Objective, state: LogIterate, k: int) -> LogIterate:
         a = self.stepsize.at(k)
         grad = f.grad(state.x) if state.grad is None else state.grad
-        log_x = torch.log_softmax(descend(state.log_x, a, grad), -1)
+        log_x = (state.x + self.epsilon).log() if self.epsilon else state.log_x
+        log_x = torch.log_softmax(descend(log_x, a, grad), -1)
         return LogIterate(log_x.exp(), log_x, step=a)

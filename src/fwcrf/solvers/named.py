@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Callable, Mapping
 from functools import cache, partial
@@ -43,12 +44,17 @@ _NAMED: dict[str, Callable[..., Solver]] = {
     "pgd": lambda step=1.0: ProjectedGradient(rule(step)),
     "pgm": lambda step=1.0: ProximalGradient(schedule(step)),
     "fista": lambda step=1.0: Fista(schedule(step)),
-    "emd": lambda step=1.0: EntropicDescent(schedule(step)),
+    "emd": lambda step=1.0, epsilon=0.0: EntropicDescent(schedule(step), epsilon),
     "admm": lambda rho=1.0: ADMM(rho),
     "bregman-admm": lambda rho=1.0: ADMM(rho, Entropy(1.0)),
 }
 # Former names, still understood; "lp-" now means a linear relaxation on a graph.
 _RENAMED = {"lp-fw": "pnorm-fw"}
+# Names of the field, for suggestions.
+_ALSO_CALLED = {
+    "mean-field": "mf", "frank-wolfe": "fw", "entropic-frank-wolfe": "efw", "euclidean-frank-wolfe": "l2fw",
+    "anneal": "anneal-fw", "mirror-descent": "emd", "projected-gradient": "pgd", "cccp": "cccp-qp2",
+}  # fmt: skip
 
 
 def names(*, graphs: bool = False) -> list[str]:
@@ -68,6 +74,22 @@ def get(name: str, **settings: Any) -> Solver:
     return _make(name, settings) if settings else _with_defaults(name)
 
 
+def as_solver(solver: str | Solver) -> Solver:
+    """The solver of this name, or the solver itself.
+
+    >>> as_solver("mf") is as_solver(get("mf"))
+    True
+    """
+    if isinstance(solver, str):
+        return get(solver)
+    if isinstance(solver, type) or not (hasattr(solver, "init") and hasattr(solver, "step")):
+        raise TypeError(
+            f"solver={solver!r}; expected a name such as 'l2fw', or a solver such as "
+            "fwcrf.solvers.get('l2fw', weight=0.5)."
+        )
+    return solver
+
+
 @cache  # solvers are frozen
 def _with_defaults(name: str) -> Solver:
     return _make(name, {})
@@ -77,12 +99,21 @@ def _make(name: str, settings: dict[str, Any]) -> Solver:
     present = _RENAMED.get(name, name)
     table = _NAMED if present in _NAMED else _on_graphs()
     if present not in table:
-        raise ValueError(f"solver {name!r} is not known; expected one of {', '.join(names(graphs=True))}.")
+        raise ValueError(
+            f"solver {name!r} is not known; expected one of {', '.join(names(graphs=True))}{_guess(name)}."
+        )
     known = inspect.signature(table[present]).parameters
     for setting in settings:
         if setting not in known:
             raise ValueError(f"solver {name!r} has no setting {setting!r}; expected {', '.join(known)}.")
     return table[present](**settings)
+
+
+def _guess(name: str) -> str:
+    """The end of a sentence with the name that was probably meant; empty if no name is close."""
+    known = {**_ALSO_CALLED, **{known: known for known in names(graphs=True)}}
+    close = difflib.get_close_matches(name.lower().replace("_", "-").replace(" ", "-"), known, 1)
+    return f": did you mean {known[close[0]]!r}?" if close else ""
 
 
 def _on_graphs() -> Mapping[str, Callable[..., Solver]]:

@@ -7,7 +7,8 @@ them by type.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from array import array
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -18,7 +19,7 @@ from fwcrf.compatibility import Potts
 from fwcrf.energy import Energy
 from fwcrf.engine.limits import Refusal, Task, refuse_methods, refuse_task
 from fwcrf.engine.model import Model
-from fwcrf.engine.update import Dual, Map, Update
+from fwcrf.engine.update import Dual, Map, Scheduled, Update
 from fwcrf.regularizers import Entropy, Regularizer, Simplex, SquaredL2
 from fwcrf.solvers.admm import ADMM
 from fwcrf.solvers.frank_wolfe import FrankWolfe, regularized
@@ -30,7 +31,9 @@ __all__ = ["Plan", "Refusal", "arrays_per_label", "as_updates", "plan"]
 
 # Arrays of the size of the scores that are alive at the peak of a run, measured: native; generic; a step rule
 # that looks at x, with eigenvalues for Adaptive; an oracle that is a minimisation; descent to labels.
-NATIVE_ARRAYS, GENERIC_ARRAYS, _SEARCH, _ADAPTIVE, _NESTED, _DESCENT = 7, 15, 24, 40, 28, 28
+NATIVE_ARRAYS, GENERIC_ARRAYS, _SEARCH, _ADAPTIVE, _NESTED, _DESCENT = 7, 20, 30, 50, 28, 28
+# Up to this many updates are a list; of more updates, equal ones are one object, and step sizes an array.
+_FEW = 64
 
 
 @dataclass(frozen=True)
@@ -55,12 +58,12 @@ def plan(
 
     ``watched`` if a trace, a tolerance or a callback reads every iterate.
     """
+    updates = as_updates(solver, num_steps)
+    f.pairwise.check(f.unary)
     if watched:
         return Refusal("trace=, tol= or callback= reads every iterate")
-    updates = as_updates(solver, num_steps)
     if isinstance(updates, Refusal):
         return updates
-    f.pairwise.check(f.unary)
     model = f.pairwise.engine()
     if isinstance(model, Refusal):
         return model
@@ -97,7 +100,7 @@ def _generic_arrays(solver: Solver) -> int:
     return GENERIC_ARRAYS if rule is None or isinstance(rule, Schedule) else _SEARCH
 
 
-def as_updates(solver: Solver, num_steps: int) -> list[Update] | Refusal:
+def as_updates(solver: Solver, num_steps: int) -> Sequence[Update] | Refusal:
     """The steps of a solver as updates that are known before the run; else a refusal."""
     if num_steps < 1:
         return Refusal("there are no steps to take")
@@ -110,15 +113,24 @@ def as_updates(solver: Solver, num_steps: int) -> list[Update] | Refusal:
     if isinstance(steps, Refusal):
         return steps
     if kind is ProjectedGradient:
-        return [Update(Map.PROJECT, -1.0, keep=1.0, step=a) for a in steps]
+        return _each(lambda a: Update(Map.PROJECT, -1.0, keep=1.0, step=a), steps)
     if kind is FrankWolfe:
         oracle = _oracle(solver)  # type: ignore[arg-type]
-        return oracle if isinstance(oracle, Refusal) else [oracle._replace(step=a) for a in steps]
+        return oracle if isinstance(oracle, Refusal) else _each(lambda a: oracle._replace(step=a), steps)
     if not all(steps):
         return Refusal("a step of 0 times an infinite energy is not a number")
     if kind is ProximalGradient:
-        return [Update(Map.PROJECT, -a, keep=1.0) for a in steps]
-    return [Update(Map.SOFTMAX, -a, lean=1.0, dual=Dual.LOGITS) for a in steps]
+        return _each(lambda a: Update(Map.PROJECT, -a, keep=1.0), steps)
+    if solver.epsilon:  # type: ignore[attr-defined]
+        return Refusal("the engine carries the logarithms of x, to which epsilon cannot be added")
+    return _each(lambda a: Update(Map.SOFTMAX, -a, lean=1.0, dual=Dual.LOGITS), steps)
+
+
+def _each(make: Callable[[float], Update], steps: Sequence[float]) -> Sequence[Update]:
+    """An update per step size, in a few bytes per step: a run may have a million steps."""
+    if isinstance(steps, array):
+        return Scheduled(make, steps)
+    return [make(steps[0])] * len(steps) if len(steps) > _FEW else [make(a) for a in steps]
 
 
 def _oracle(solver: FrankWolfe) -> Update | Refusal:
@@ -135,17 +147,21 @@ def _oracle(solver: FrankWolfe) -> Update | Refusal:
     return Update(Map.SOFTMAX if type(r) is Entropy else Map.PROJECT, -1 / r.weight)  # type: ignore[attr-defined]
 
 
-def _steps(rule: Stepsize, num_steps: int) -> list[float] | Refusal:
-    """The step sizes of a rule that depends on k only; else a refusal."""
+def _steps(rule: Stepsize, num_steps: int) -> Sequence[float] | Refusal:
+    """The step sizes of a rule that depends on k only, an array if many differ; else a refusal."""
     if not isinstance(rule, Schedule):
         return Refusal(f"the step sizes of {type(rule).__name__} depend on x")
-    steps = [rule.step] * num_steps if type(rule) is Constant else [rule.at(k) for k in range(num_steps)]
-    if any(isinstance(a, Tensor) for a in steps):
-        return Refusal("the step sizes are learned, or differ between images")
-    return steps  # type: ignore[return-value]
+    constant = type(rule) is Constant
+    # torch.compile traces lists, not arrays.
+    steps = [] if constant or num_steps <= _FEW else array("d")
+    for k in range(1 if constant else num_steps):
+        if isinstance(a := rule.step if constant else rule.at(k), Tensor):  # type: ignore[attr-defined]
+            return Refusal("the step sizes are learned, or differ between images")
+        steps.append(a)
+    return steps * num_steps if constant else steps
 
 
-def _admm(solver: ADMM, num_steps: int) -> list[Update] | Refusal:
+def _admm(solver: ADMM, num_steps: int) -> Sequence[Update] | Refusal:
     if isinstance(solver.rho, Tensor):
         return Refusal("rho is a tensor")
     if type(solver.mirror) is not SquaredL2 or solver.mirror.weight != 1:

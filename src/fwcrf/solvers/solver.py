@@ -9,6 +9,7 @@ from torch import Tensor
 from fwcrf.energy import Objective
 from fwcrf.regularizers import Regularizer
 from fwcrf.stepsizes import Step, Stepsize
+from fwcrf.torch_ops.printed import in_one_line
 
 
 class Solver(Protocol):
@@ -31,6 +32,8 @@ class Iterate(NamedTuple):
     g: Regularizer
     grad: Tensor | None = None  # of f at x, if it is known already
     step: float | Tensor | None = None
+
+    __repr__ = in_one_line
 
     def gradient(self) -> Tensor:
         return self.f.grad(self.x) if self.grad is None else self.grad

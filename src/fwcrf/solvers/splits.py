@@ -7,15 +7,18 @@ regularized      E                             r                             mf,
 convexified      E - <c, x> + <x, c x>         r                             convex-fw
 concave_rest     -<x, c x>                     E + <x, c x> + r              cccp-qp1
 concave          E - <x, A x> / 2              r + <x, A x> / 2              cccp-qp2, cmf1
-concave_model    E - <x, A x> / 2              r                             cmf2
+concave_model    E + <x, B x> / 2              r                             cmf2
 ===============  ============================  ============================  ====================
 
 c is half the absolute row sums of P, so that P + 2 diag(c) is positive semidefinite for potentials of any
-sign. A makes f concave. K (x) M is concave for a positive semidefinite kernel K if -M is positive
-semidefinite on vectors that sum to 0 (for Potts it is the identity there), so that the self-edges that P
-lacks are enough: A = diag(k) (x) -M with k the diagonals of the kernels. Where that is not known to hold
-(other operators, other M) A is L_f times the identity, from Lanczos iteration. (The lattice's K is positive
-semidefinite only up to its error, and so is the concavity of f.)
+sign. B = sum_c diag(k_c) (x) M_c are the self-edges that P lacks, with k_c the diagonals of the kernels:
+P + B is the sum of K_c (x) M_c, concave on the simplices if every K_c is positive semidefinite and every
+-M_c is so on vectors that sum to 0 (for Potts it is the identity there).
+
+A makes f concave. It is -B if that is known to do so: kernels share one such M, with weights of 0 or more.
+Otherwise (other operators, other M, a matrix per kernel) A is L_f times the identity, from Lanczos iteration.
+A differs from -B by a function that is linear on the simplices; f and g have it with opposite signs. (The
+lattice's K is positive semidefinite only up to its error, and so is the concavity of f.)
 
 The unary stays in f: being linear it could be in g as well, with the same iterates.
 """
@@ -28,12 +31,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fwcrf.compatibility import Compatibility, Full, Potts
 from fwcrf.energy import Energy, Objective
-from fwcrf.pairwise import Blocks, Diagonal, SelfEdges
+from fwcrf.pairwise import Blocks, Diagonal, SelfEdges, Sum
 from fwcrf.regularizers import Entropy, Mixed, Regularizer, Simplex, SquaredL2, block_quadratic
 from fwcrf.solvers.fista import Fista
 from fwcrf.solvers.trace import stationary
 from fwcrf.stepsizes import Constant
+from fwcrf.torch_ops.printed import in_one_line
 
 
 def convexified(E: Energy, r: Regularizer) -> tuple[Objective, Regularizer]:
@@ -65,8 +70,14 @@ def concave(E: Energy, r: Regularizer) -> tuple[Objective, Regularizer]:
 
 
 def concave_model(E: Energy, r: Regularizer) -> tuple[Objective, Regularizer]:
-    """f = E - <x, A x> / 2, which is concave, and g = r: another model, which keeps its self-edges."""
-    return Energy(E.pairwise + -1.0 * concavity(E), E.unary), r
+    """f = E + <x, B x> / 2 with the self-edges B that P lacks, and g = r: another model, which keeps them.
+
+    If the self-edges of P are not known, B is -L_f times the identity.
+    """
+    edges, L = E.pairwise.self_edges(), E.unary.shape[-1]
+    if edges is None:
+        return Energy(E.pairwise + -1.0 * _spectral(E), E.unary), r
+    return Energy(Sum((E.pairwise, *(Blocks(k, M, L) for k, M in edges))), E.unary), r
 
 
 def diagonal_dominance(E: Energy) -> Tensor:
@@ -77,19 +88,26 @@ def diagonal_dominance(E: Energy) -> Tensor:
 
 def concavity(E: Energy) -> Diagonal | Blocks:
     """A, positive definite and within the nodes, for which E - <x, A x> / 2 is concave on the simplices."""
-    edges = E.pairwise.self_edges()
-    common = None if edges is None else _common(edges)
+    common = _common(E.pairwise.self_edges())
     if common is not None:
-        k, M = common
-        inside = _centred(-M)
-        w = inside.trace() / max(1, len(M) - 1)
-        tol = 1e-5 * M.abs().amax()
-        if (k >= 0).all() and w >= 0:
-            if (inside - w * _centred(torch.eye(len(M)).to(M))).abs().amax() <= tol:
+        k, compat = common
+        if isinstance(compat, Potts) and compat.weight.dim() == 0:
+            # -M is w times the identity on vectors that sum to 0: no need for a matrix over labels.
+            w = compat.weight.to(k)
+            return Diagonal(_positive(k * w).unsqueeze(-1).expand(E.unary.shape)) if w >= 0 else _spectral(E)
+        M = compat.matrix(E.unary.shape[-1]).to(k)
+        inside, identity = _centred(-M), torch.eye(len(M), dtype=M.dtype, device=M.device)
+        w, size = inside.trace() / max(1, len(M) - 1), M.detach().abs().amax()
+        rounding = 64 * torch.finfo(M.dtype).eps * size
+        # The derivative of w is the derivative of A only if M stays a multiple of Potts.
+        if not M.requires_grad and (inside - w * _centred(identity)).abs().amax() <= rounding:
+            if w >= 0:
                 return Diagonal(_positive(k * w).unsqueeze(-1).expand(E.unary.shape))
-            if torch.linalg.eigvalsh(inside.detach())[0] >= -tol:
-                return Blocks(_positive(k), inside)
-    return Diagonal(_positive(E.smoothness).to(E.unary)[..., None, None].expand(E.unary.shape))
+        else:
+            lowest = torch.linalg.eigvalsh(inside.detach())[0].clamp(max=0)
+            if lowest >= -1e-5 * size:
+                return Blocks(_positive(k), Full(inside - lowest * identity), len(M))
+    return _spectral(E)
 
 
 def plus_quadratic(r: Regularizer, A: Diagonal | Blocks) -> Regularizer:
@@ -98,9 +116,14 @@ def plus_quadratic(r: Regularizer, A: Diagonal | Blocks) -> Regularizer:
     if entropy is None:
         raise ValueError(f"the regularizer is {r!r}; expected Simplex() or Entropy(weight).")
     if isinstance(A, Blocks):
-        return block_quadratic(A.matrix, A.weight.unsqueeze(-1), None, entropy)
+        return block_quadratic(A.compat.matrix(A.num_labels), A.weight.unsqueeze(-1), None, entropy)
     weight = A.weight[..., :1]
     return SquaredL2(weight) if isinstance(r, Simplex) else Mixed(weight, entropy)
+
+
+def _spectral(E: Energy) -> Diagonal:
+    """L_f I: E - L_f |x|^2 / 2 is concave on the simplices."""
+    return Diagonal(_positive(E.smoothness).to(E.unary)[..., None, None].expand(E.unary.shape))
 
 
 def _positive(weight: Tensor) -> Tensor:
@@ -108,16 +131,21 @@ def _positive(weight: Tensor) -> Tensor:
     return weight.clamp(min=1e-6)
 
 
-def _common(edges: list[SelfEdges]) -> tuple[Tensor, Tensor] | None:
-    """k, M with sum_c diag(k_c) (x) M_c = diag(k) (x) M; None unless the M_c are multiples of each other."""
-    weight, M = edges[0]
-    norm = M.square().sum()
-    for other, N in edges[1:]:
-        factor = (N * M).sum() / norm
-        if not torch.allclose(N, factor * M, atol=1e-6 * float(M.detach().abs().amax())):
-            return None
-        weight = weight + factor * other
-    return weight, M
+def _common(edges: list[SelfEdges] | None) -> tuple[Tensor, Compatibility] | None:
+    """k, M with sum_c diag(k_c) (x) M_c = diag(k) (x) M; None unless all k_c >= 0 and the M_c are one object.
+
+    Matrices that are equal by coincidence do not count: A would jump as soon as one of them is learned.
+    """
+    if not edges:
+        return None
+    if any(edge.compat is not edges[0].compat for edge in edges):
+        return None
+    if not all(bool((edge.weight >= 0).all()) for edge in edges):
+        return None
+    k = edges[0].weight
+    for edge in edges[1:]:
+        k = k + edge.weight
+    return k, edges[0].compat
 
 
 def _centred(M: Tensor) -> Tensor:
@@ -134,6 +162,8 @@ class ConvexQuadratic:
     largest: Tensor  # (*batch,): a bound on the eigenvalues of its P
     tol: float
     max_steps: int
+
+    __repr__ = in_one_line
     quadratic = True
 
     @property

@@ -14,6 +14,7 @@ from fwcrf.energy import Energy
 from fwcrf.pairwise import Pairwise, SelfEdges
 from fwcrf.regularizers import Simplex
 from fwcrf.stepsizes import Step
+from fwcrf.torch_ops.printed import in_one_line
 
 
 class Record(NamedTuple):
@@ -30,6 +31,8 @@ class Record(NamedTuple):
     applications: int  # of P, since the start
     engine: str = ""  # the path that ran, and why if it was the generic one
 
+    __repr__ = in_one_line
+
 
 @dataclass(eq=False)
 class Counted(Pairwise):
@@ -37,6 +40,8 @@ class Counted(Pairwise):
 
     operator: Pairwise
     applications: int = 0
+
+    __repr__ = in_one_line
 
     def __call__(self, x: Tensor) -> Tensor:
         self.applications += 1
@@ -88,6 +93,8 @@ class Tracer:
     engine: str
     records: list[Record] = field(default_factory=list)
     seconds: float = 0.0
+
+    __repr__ = in_one_line
 
     def __post_init__(self) -> None:
         self.pairwise: Counted = Counted(self.energy.pairwise)

@@ -14,7 +14,15 @@ from torch import Tensor
 
 from fwcrf import _core
 from fwcrf.torch_ops import edges_torch
-from fwcrf.torch_ops.native import NativeOperator, check_finite, differentiated, empty, register, threads_for
+from fwcrf.torch_ops.native import (
+    NativeOperator,
+    check_finite,
+    differentiated,
+    empty,
+    matmul,
+    register,
+    threads_for,
+)
 
 Graph = tuple[Tensor, Tensor, Tensor, Tensor]  # first, neighbor, slot, edges: see graphs.adjacency
 
@@ -156,13 +164,15 @@ class _Sum(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             grads[1] = g
         if ctx.needs_input_grad[2]:
-            over_labels = g.sum(-1, keepdim=True) - g if ctx.potts else g if matrix is None else g @ matrix.mT
+            over_labels = (
+                g.sum(-1, keepdim=True) - g if ctx.potts else g if matrix is None else matmul(g, matrix.mT)
+            )
             assert x is not None
             found = _Inner.apply(over_labels, x, ctx.turned, *graph)
             grads[2] = found.sum_to_size(weight.shape)
         if ctx.needs_input_grad[3]:
             y = _Sum.apply(x, None, weight, None, False, ctx.turned, *graph, False)
-            grads[3] = (y.mT @ g).sum_to_size(matrix.shape)  # type: ignore[union-attr]
+            grads[3] = matmul(y.mT, g).sum_to_size(matrix.shape)  # type: ignore[union-attr]
         return tuple(grads)
 
 

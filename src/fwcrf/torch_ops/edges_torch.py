@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fwcrf.torch_ops.native import matmul
+
 
 def edge_sum(
     x: Tensor,  # (images, n, L)
@@ -22,15 +24,15 @@ def edge_sum(
     if potts:
         y = y.sum(-1, keepdim=True) - y
     if matrix is not None:
-        y = y @ matrix
+        y = matmul(y, matrix)
     return y if unary is None else y + unary
 
 
 def table_sum(x: Tensor, unary: Tensor | None, tables: Tensor, edges: Tensor) -> Tensor:
     """u_i + sum_j T_ij x_j with T_ji = T_ij', for ``tables`` (1 or images, m, L, L)."""
     i, j = edges.long().unbind(-1)
-    y = torch.zeros_like(x).index_add(-2, i, (tables @ x[:, j].unsqueeze(-1)).squeeze(-1))
-    y = y.index_add(-2, j, (x[:, i].unsqueeze(-2) @ tables).squeeze(-2))
+    y = torch.zeros_like(x).index_add(-2, i, matmul(tables, x[:, j].unsqueeze(-1)).squeeze(-1))
+    y = y.index_add(-2, j, matmul(x[:, i].unsqueeze(-2), tables).squeeze(-2))
     return y if unary is None else y + unary
 
 

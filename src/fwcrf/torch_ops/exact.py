@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fwcrf import _core
-from fwcrf.torch_ops.native import check_finite, differentiated, register, threads_for, untraced
+from fwcrf.torch_ops.native import check_finite, differentiated, matmul, register, threads_for, untraced
 
 _CHUNK_BYTES = 16 << 20
 
@@ -44,7 +44,7 @@ def _filter(x: Tensor, rows: Tensor, columns: Tensor, checked: bool) -> Tensor:
             block = rows[at][start : start + step]
             # The form with a matrix product is faster and loses half the digits.
             distance = torch.cdist(block, columns[at], compute_mode="donot_use_mm_for_euclid_dist")
-            out[at][start : start + step] = distance.square_().mul_(-0.5).exp_() @ x[at]
+            out[at][start : start + step] = matmul(distance.square_().mul_(-0.5).exp_(), x[at])
     return out
 
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -62,8 +63,8 @@ def build_native(
     order = empty((*features.shape[:-1], words), torch.int64)
     neighbors = torch.from_numpy(
         _core.build_lattice(
-            features.detach(), torch.tensor(scale, dtype=torch.float64), torch.tensor(low),
-            torch.tensor(high), index, weight, order, threads_for(features.numel() * 8), single=single,
+            features.detach(), np.array(scale, dtype=np.float64), np.array(low), np.array(high),
+            index, weight, order, threads_for(features.numel() * 8), single=single,
         )
     )  # fmt: skip
     return index, weight, order, neighbors
@@ -125,7 +126,15 @@ def _build_fake(features: Tensor, scale: Sequence[float]) -> tuple[Tensor, ...]:
     )
 
 
-_build = register("build_lattice", _build_portable, build_native, fake=_build_fake)
+def _build_batched(info, in_dims, features, scale):  # type: ignore
+    features = features.movedim(in_dims[0], 0)
+    index, weight, order, neighbors = _build.registered(features.flatten(0, 1), scale)
+    each = (t.unflatten(0, features.shape[:2]) for t in (index, weight, order))
+    # One table of vertices for all calls.
+    return (*each, neighbors), (0, 0, 0, None)
+
+
+_build = register("build_lattice", _build_portable, build_native, fake=_build_fake, batched=_build_batched)
 
 
 class _Attach(torch.autograd.Function):
@@ -196,11 +205,25 @@ def _filter_native(x, index, splat, slice, neighbors, shift, tap, identity, orde
     return out
 
 
-def _filter_batched(info, in_dims, x, *rest):  # type: ignore
-    if any(d is not None for d in in_dims[1:]):
-        raise ValueError("vmap over a lattice filter takes batches of x, not of lattices.")
-    x = x.movedim(in_dims[0], 0)
-    return _filter.registered(x.flatten(0, 1), *rest).unflatten(0, x.shape[:2]), 0
+def _filter_batched(info, in_dims, x, index, splat, slice, neighbors, shift, *rest):  # type: ignore
+    if all(d is None for d in in_dims[1:]):
+        x = x.movedim(in_dims[0], 0)
+        tables = index, splat, slice, neighbors, shift
+        return _filter.registered(x.flatten(0, 1), *tables, *rest).unflatten(0, x.shape[:2]), 0
+    # The points of all calls in one axis, as for a batch of lattices.
+    x = _calls_first(info, in_dims[0], x).movedim(0, 1)  # type: ignore[union-attr]
+    dims = (in_dims[1], in_dims[2], in_dims[3], in_dims[5])
+    given = (_calls_first(info, d, t) for d, t in zip(dims, (index, splat, slice, shift), strict=True))
+    index, splat, slice, shift = (None if t is None else t.flatten(0, 1) for t in given)
+    y = _filter.registered(x.flatten(1, 2), index, splat, slice, neighbors, shift, *rest)
+    return y.unflatten(1, x.shape[1:3]), 1
+
+
+def _calls_first(info, dim, t):  # type: ignore
+    """A tensor with the axis of torch.vmap in front, of equal entries if it has none."""
+    if t is None:
+        return None
+    return t.expand(info.batch_size, *t.shape) if dim is None else t.movedim(dim, 0)
 
 
 _filter = register("lattice_filter", _filter_portable, _filter_native, batched=_filter_batched)
@@ -432,11 +455,21 @@ def _diagonal_fake(weight: Tensor, *_: Any) -> Tensor:
     return weight.new_empty(weight.shape[0])
 
 
-_diagonal = register("lattice_diagonal", _diagonal_portable, _diagonal_native, fake=_diagonal_fake)
+def _diagonal_batched(info, in_dims, weight, index, order, neighbors, *rest):  # type: ignore
+    given = [_calls_first(info, d, t) for d, t in zip(in_dims[:3], (weight, index, order), strict=True)]
+    flat = _diagonal.registered(*(t.flatten(0, 1) for t in given), neighbors, *rest)  # type: ignore
+    return flat.unflatten(0, given[0].shape[:2]), 0  # type: ignore[union-attr]
+
+
+_diagonal = register(
+    "lattice_diagonal", _diagonal_portable, _diagonal_native, fake=_diagonal_fake, batched=_diagonal_batched
+)
 
 
 class _Diagonal(torch.autograd.Function):
     """A quadratic form per point, q(w): its derivative along corner c is (q(w + c) - q(w - c)) / 2."""
+
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(weight, index, order, neighbors, tap, identity):  # type: ignore

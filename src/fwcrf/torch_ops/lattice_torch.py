@@ -95,7 +95,7 @@ def build(
         fields = torch.cat(
             [image.expand(batch, n, corners, 1), remainder.expand(batch, n, corners, 1), vertex], -1
         ).view(-1, d + 2)
-        offset = torch.tensor([0, 0, *(v - 3 for v in low)], device=features.device)
+        offset = torch.tensor([0, 0, *(v - 3 for v in low)], dtype=torch.int64, device=features.device)
         sizes = [batch, corners, *(hi - lo + 7 for lo, hi in zip(low, high, strict=True))]
         index, keys = _number(fields - offset, sizes)
         neighbors = _connect(keys, sizes, d)

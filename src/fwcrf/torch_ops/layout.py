@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fwcrf import _core
+from fwcrf.torch_ops.magnitudes import ENERGY
 from fwcrf.torch_ops.native import (
     FLOATS,
     differentiated,
@@ -29,7 +30,7 @@ from fwcrf.torch_ops.native import (
 class Extent(NamedTuple):
     """Minimum and maximum of scores, and of their sums over the labels. Undefined if a score is NaN."""
 
-    finite: bool
+    ordinary: bool  # all are finite, and at most ``magnitudes.ENERGY``
     least: float
     most: float
     lowest_sum: float
@@ -46,7 +47,7 @@ def unary_from_scores(
 
     >>> unary_from_scores(torch.tensor([[0.25, 0.5], [0.75, 0.5]]), floor=1e-8)
     (tensor([[1.3863, 0.2877],
-            [0.6931, 0.6931]]), Extent(finite=True, least=0.25, most=0.75, lowest_sum=1.0, highest_sum=1.0))
+            [0.6931, 0.6931]]), Extent(ordinary=True, least=0.25, most=0.75, lowest_sum=1.0, highest_sum=1.0))
     """
     plain = scores.dim() > 1 and scores.numel() and scores.dtype in FLOATS
     if not plain or not untraced(scores):
@@ -63,8 +64,8 @@ def _unary_native(scores: Tensor, labels_last: bool, floor: float | None) -> tup
     shape = (*batch, rows, columns) if labels_last else (*batch, columns, rows)
     out, threads = empty(shape, scores.dtype), threads_for(4 * scores.numel())
     given, flat = scores.detach().contiguous().view(-1, rows, columns), out.view(-1, *shape[-2:])
-    seen = _core.energies(given, labels_last, floor is not None, floor or 1.0, flat, threads)
-    return out, Extent(*seen)
+    finite, *range_ = _core.energies(given, labels_last, floor is not None, floor or 1.0, flat, threads)
+    return out, Extent(finite and range_[0] >= -ENERGY and range_[1] <= ENERGY, *range_)
 
 
 def _unary_portable(scores: Tensor, labels_last: bool, floor: float | None) -> tuple[Tensor, Extent | None]:
@@ -72,8 +73,8 @@ def _unary_portable(scores: Tensor, labels_last: bool, floor: float | None) -> t
     unary = -(last if floor is None else last.clamp(min=floor).log()).contiguous()
     if scores.numel() == 0 or not has_values(scores):
         return unary, None
-    extremes = (*last.detach().aminmax(), *last.detach().sum(-1).aminmax())
-    return unary, Extent(bool(torch.isfinite(last.sum())), *(float(v) for v in extremes))
+    extremes = [float(v) for v in (*last.detach().aminmax(), *last.detach().sum(-1).aminmax())]
+    return unary, Extent(extremes[0] >= -ENERGY and extremes[1] <= ENERGY, *extremes)
 
 
 class _UnaryFromLogits(torch.autograd.Function):

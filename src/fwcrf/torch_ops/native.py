@@ -6,20 +6,30 @@ an autograd Function around the operator adds gradients.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 
 from fwcrf import _core
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+# The message of torch's CPU allocator.
+_NO_MEMORY = re.compile(r"you tried to allocate (\d+) bytes")
+# The messages of torch and numpy for a size in bytes that has more than 63 bits.
+_TOO_LARGE = re.compile(r"size calculation overflowed|integer multiplication overflow|array is too big")
 
 # The dtypes that native code takes.
 FLOATS = (torch.float32, torch.float64)
@@ -38,10 +48,18 @@ os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 def transformed(x: Tensor) -> bool:
     """True while torch traces the code, or if x stands in for torch.func or forward-mode derivatives."""
-    return (
-        torch.compiler.is_compiling()
-        or torch._C._are_functorch_transforms_active()
-        or unpack_dual(x).tangent is not None
+    if torch.compiler.is_compiling():
+        return True
+    if torch._C._get_tracing_state() is not None:
+        refuse_jit_trace()
+    return torch._C._are_functorch_transforms_active() or unpack_dual(x).tangent is not None
+
+
+def refuse_jit_trace() -> None:
+    raise RuntimeError(
+        "torch.jit.trace records the numbers of one image and would repeat them for every other image; "
+        "expected a tracer that sees operators: torch.export.export or torch.compile, and "
+        "torch.onnx.export with dynamo=True."
     )
 
 
@@ -74,6 +92,13 @@ def has_values(x: Tensor) -> bool:
     )
 
 
+def unwrapped(x: Tensor) -> Tensor:
+    """The tensor that torch.func.grad wraps, whose numbers can be read; x itself outside of it."""
+    while torch._C._functorch.is_gradtrackingtensor(x):  # type: ignore[attr-defined]
+        x = torch._C._functorch.get_unwrapped(x)  # type: ignore[attr-defined]
+    return x
+
+
 def check_finite(x: Tensor, name: str) -> None:
     """Refuse NaN and infinity."""
     if not has_values(x) or torch.isfinite(x.sum()) or torch.isfinite(x).all():
@@ -86,9 +111,10 @@ def check_finite(x: Tensor, name: str) -> None:
 
 
 def warn_caller(message: str) -> None:
-    """Issue a warning that points at the line outside this package that led to it."""
+    """Issue a warning that points at the line that led to it, outside of this package and of torch."""
     level, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fwcrf."):
+    # torch calls the forward of a layer.
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(("fwcrf.", "torch.")):
         level, frame = level + 1, frame.f_back
     warnings.warn(message, stacklevel=level)
 
@@ -99,6 +125,41 @@ def full_precision(x: Tensor) -> AbstractContextManager[object]:
     return torch.autocast(device, enabled=False) if torch.amp.is_autocast_available(device) else nullcontext()
 
 
+def matmul(a: Tensor, b: Tensor) -> Tensor:
+    """a @ b in the dtype of both, also under autocast."""
+    with full_precision(a):
+        return a @ b
+
+
+# --- independence of torch's modes and defaults -----------------------------------------------------
+
+
+def as_tensor(value: Any, dtype: torch.dtype | None = None) -> Tensor:
+    """Numbers as a tensor: a tensor on its device, all else on the CPU; Python's own floats as float32.
+
+    ``torch.as_tensor`` would use the default dtype, and move even a tensor to the default device.
+    """
+    if isinstance(value, Tensor):
+        return value if dtype is None else value.to(dtype)
+    array = np.asarray(value)
+    if dtype is None and array.dtype == np.float64 and not isinstance(value, np.ndarray | np.generic):
+        array = array.astype(np.float32)
+    return torch.tensor(array, dtype=dtype, device="cpu")
+
+
+def plain() -> AbstractContextManager[object]:
+    """A context for values that are kept for later calls: gradients as usual, whatever mode the caller is in.
+
+    A tensor made in inference mode cannot be saved for backward, and one made under no_grad has no graph.
+    """
+    return torch.inference_mode(False)
+
+
+def kept_property(function: Callable[[Any], _R]) -> functools.cached_property[_R]:
+    """A ``cached_property`` whose value does not depend on the mode in which it is first read."""
+    return functools.cached_property(torch.inference_mode(False)(with_memory_errors(function)))
+
+
 # --- memory and threads ---------------------------------------------------------------------------
 
 
@@ -106,9 +167,41 @@ def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """An uninitialised CPU tensor, from memory that is kept for reuse: see ``csrc/runtime/blocks.hpp``."""
     size = math.prod(shape) * dtype.itemsize
     if size < _LARGE:
-        return torch.empty(tuple(shape), dtype=dtype)
+        return torch.empty(tuple(shape), dtype=dtype, device="cpu")
     # Not a view: autograd adds gradients in place if their memory belongs to one tensor alone.
     return torch.frombuffer(_core.empty(size), dtype=dtype).resize_(tuple(shape))
+
+
+def with_memory_errors(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """The function, with a MemoryError that names the bytes if there is no memory for an array.
+
+    torch raises a RuntimeError; numpy a MemoryError with rounded units, or a ValueError.
+    """
+
+    @functools.wraps(function)
+    def door(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        if torch.compiler.is_compiling():
+            return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except (RuntimeError, MemoryError, ValueError) as error:
+            if size := _size_asked_for(error):
+                raise MemoryError(f"no memory for an array of {size}") from error
+            raise
+
+    return door
+
+
+def _size_asked_for(error: Exception) -> str | None:
+    """The bytes for which torch or numpy had no memory, with their unit; None for every other error."""
+    if found := _NO_MEMORY.search(str(error)):
+        return f"{found[1]} bytes"
+    if _TOO_LARGE.search(str(error)):
+        return "2^63 bytes or more"
+    shape, dtype = getattr(error, "shape", None), getattr(error, "dtype", None)  # of numpy's
+    if isinstance(error, MemoryError) and shape is not None and dtype is not None:
+        return f"{math.prod(shape) * dtype.itemsize} bytes"
+    return None
 
 
 def empty_like(x: Tensor, count: int = 1) -> list[Tensor]:

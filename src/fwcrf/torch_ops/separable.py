@@ -79,7 +79,7 @@ class _TapSlopes(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, g: Tensor, x: Tensor, count: int) -> Tensor:
         ctx.save_for_backward(g, x)
-        found = torch.empty(count, dtype=torch.float64)
+        found = torch.empty(count, dtype=torch.float64, device="cpu")
         given, values = g.detach().contiguous(), x.detach().contiguous()
         _core.tap_slopes(given, values, found, threads_for(2 * x.numel() * count))
         return found.to(x.dtype)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fwcrf.torch_ops.native import full_precision
+
 
 def filter(x: Tensor, taps: Tensor) -> Tensor:
     """x (outer, length, inner), zero outside, convolved along ``length``; taps run from centre outwards."""
     full = torch.cat([taps[1:].flip(0), taps]).view(1, 1, -1)
     lines = x.movedim(1, -1)
-    flat = torch.nn.functional.conv1d(lines.reshape(-1, 1, lines.shape[-1]), full, padding=len(taps) - 1)
+    rows = lines.reshape(-1, 1, lines.shape[-1])
+    with full_precision(x):
+        flat = torch.nn.functional.conv1d(rows, full, padding=len(taps) - 1)
     return flat.view(lines.shape).movedim(-1, 1).contiguous()

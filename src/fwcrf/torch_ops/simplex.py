@@ -29,7 +29,7 @@ def project_onto_simplex(v: Tensor, scale: float = 1.0) -> Tensor:
     >>> project_onto_simplex(torch.tensor([0.5, 2.0, 1.5]))
     tensor([0.0000, 0.7500, 0.2500])
     """
-    return _rows(_Project, _project, v, scale)
+    return _rows("project", v, scale)
 
 
 def softmax(v: Tensor, scale: float = 1.0) -> Tensor:
@@ -41,18 +41,17 @@ def softmax(v: Tensor, scale: float = 1.0) -> Tensor:
     >>> softmax(torch.tensor([0.0, 1.0, float("inf")]), scale=-1.0)
     tensor([0.7311, 0.2689, 0.0000])
     """
-    return _rows(_Softmax, _softmax, v, scale)
+    return _rows("softmax", v, scale)
 
 
-def _rows(
-    function: type[torch.autograd.Function], operator: NativeOperator, v: Tensor, scale: float
-) -> Tensor:
+def _rows(name: str, v: Tensor, scale: float) -> Tensor:
     if not v.is_floating_point():
         raise TypeError(f"v has dtype {v.dtype}; expected floating point. Convert it, for example v.float().")
     if v.dim() == 0 or v.shape[-1] == 0:
         raise ValueError(f"v has shape {tuple(v.shape)}; expected (*, L) with at least one entry per row.")
     wide = v.float() if v.dtype in (torch.float16, torch.bfloat16) else v
-    return (function.apply if differentiated(v) else operator)(wide, scale).to(v.dtype)
+    p = _RowMap.apply(wide, scale, name) if differentiated(v) else _MAPS[name][0](wide, scale)
+    return p.to(v.dtype)
 
 
 def _call(function: Callable[..., None]) -> Callable[..., Tensor]:
@@ -127,23 +126,6 @@ class _ProjectDerivative(torch.autograd.Function):
         return _ProjectDerivative.apply(g, ctx.saved_tensors[0], ctx.scale), None, None
 
 
-class _Project(torch.autograd.Function):
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(v: Tensor, scale: float) -> Tensor:
-        return _project(v, scale)
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.scale = inputs[1]
-        ctx.save_for_backward(output)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        return _ProjectDerivative.apply(g, ctx.saved_tensors[0], ctx.scale), None
-
-
 # --- softmax -----------------------------------------------------------------------------------
 
 
@@ -186,18 +168,25 @@ class _SoftmaxDerivative(torch.autograd.Function):
         return grad_d, grad_p, None
 
 
-class _Softmax(torch.autograd.Function):
+# --- both --------------------------------------------------------------------------------------
+
+_MAPS = {"project": (_project, _ProjectDerivative), "softmax": (_softmax, _SoftmaxDerivative)}
+
+
+class _RowMap(torch.autograd.Function):
+    """The map of a name, with its derivative: torch.compile traces no operator as an argument."""
+
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(v: Tensor, scale: float) -> Tensor:
-        return _softmax(v, scale)
+    def forward(v: Tensor, scale: float, name: str) -> Tensor:
+        return _MAPS[name][0](v, scale)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        ctx.scale = inputs[1]
+        _, ctx.scale, ctx.name = inputs
         ctx.save_for_backward(output)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        return _SoftmaxDerivative.apply(g, ctx.saved_tensors[0], ctx.scale), None
+        return _MAPS[ctx.name][1].apply(g, ctx.saved_tensors[0], ctx.scale), None, None

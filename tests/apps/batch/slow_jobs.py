@@ -37,14 +37,14 @@ class CopyJob(RefineJob):
     seconds: float = 0.0
 
     def __call__(self, item):
-        output = Path(self.folder) / item.output
+        output, key = Path(self.folder) / item.output, self.key(item)
         content = Path(item.image).read_bytes() * self.settings.num_steps
         with staging(output.parent) as (file, temporary):
             file.write(content[:10])
             file.flush()
             time.sleep(self.seconds)
             file.write(content[10:])
-        return Staged(str(temporary), hashlib.sha256(content).hexdigest(), ("beware",))
+        return Staged(str(temporary), hashlib.sha256(content).hexdigest(), key, ("beware",))
 
 
 def items_of(folder):

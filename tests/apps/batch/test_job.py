@@ -1,5 +1,7 @@
 """From files to labels: the same as refining what the files hold."""
 
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -33,7 +35,8 @@ def test_the_labels_of_refine(files):
 
 def test_settings_are_heeded(files):
     kernel = {"kind": "bilateral", "xy": 20.0, "color": 30.0, "weight": 4.0}
-    settings = Settings(solver={"name": "efw", "weight": 0.3}, num_steps=3, kernels=[kernel], rounding="bcd")
+    given = {"solver": {"name": "efw", "weight": 0.3}, "num_steps": 3, "kernels": [kernel]}
+    settings = Settings.of({**given, "rounding": "bcd"})
     expected = fwcrf.refine(
         IMAGE, P, solver=fwcrf.solvers.get("efw", weight=0.3), num_steps=3,
         kernels=[Bilateral(20, 30, 4.0)], rounding="bcd",
@@ -43,7 +46,7 @@ def test_settings_are_heeded(files):
     )
 
 
-@pytest.mark.parametrize("form", ["logits", "first", "binary", "grey", "small"])
+@pytest.mark.parametrize("form", ["logits", "first", "binary", "grey", "small", "corners"])
 def test_forms_of_scores_and_images(files, form):
     image, scores, reading, expected = IMAGE, P, Reading(), {}
     if form == "logits":
@@ -56,6 +59,9 @@ def test_forms_of_scores_and_images(files, form):
         image = IMAGE[..., 0]
     elif form == "small":
         scores, reading, expected = P[::4, ::4], Reading(resize="scores"), {"resize": "scores"}
+    elif form == "corners":
+        expected = {"resize": "scores", "align": "corners"}
+        scores, reading = P[::3, ::7], Reading(**expected)
     Image.fromarray(image).save(files / "image.png")
     np.save(files / "p.npy", scores)
     labels = refine_files(files / "image.png", files / "p.npy", reading=reading).labels
@@ -94,11 +100,12 @@ def test_volumes_with_spacing(tmp_path):
     affine = np.diag([1.0, 2.0, 3.0, 1.0])
     nibabel.save(nibabel.Nifti1Image(volume, affine), tmp_path / "v.nii.gz")
     nibabel.save(nibabel.Nifti1Image(p, affine), tmp_path / "p.nii.gz")
-    found = refine_files(tmp_path / "v.nii.gz", tmp_path / "p.nii.gz")
-    expected = fwcrf.refine(volume, p, spatial_dims=3, spacing=(1.0, 2.0, 3.0))
+    paper = Settings.of({"preset": "paper"})  # in noise, a narrower colour bandwidth has no neighbours
+    found = refine_files(tmp_path / "v.nii.gz", tmp_path / "p.nii.gz", paper)
+    expected = fwcrf.refine(volume, p, spatial_dims=3, spacing=(1.0, 2.0, 3.0), preset="paper")
     np.testing.assert_array_equal(found.labels, expected)
-    assert not np.array_equal(found.labels, fwcrf.refine(volume, p, spatial_dims=3))
-    job = RefineJob(str(tmp_path))
+    assert not np.array_equal(found.labels, fwcrf.refine(volume, p, spatial_dims=3, preset="paper"))
+    job = RefineJob(str(tmp_path), settings=paper)
     staged = job(Item(str(tmp_path / "v.nii.gz"), str(tmp_path / "p.nii.gz"), "out.nii.gz"))
     (tmp_path / staged.temporary).rename(tmp_path / "out.nii.gz")
     np.testing.assert_array_equal(read_labels(tmp_path / "out.nii.gz"), expected)
@@ -127,9 +134,13 @@ def test_a_key_changes_with_whatever_changes_the_output(files):
     jobs = [RefineJob("a"), RefineJob("a", Settings(num_steps=1)), RefineJob("a", reading=Reading(void=0))]
     keys = [job.key(item) for job in jobs]
     assert keys[0] == RefineJob("b").key(item)
-    np.save(files / "p.npy", P[:20])
-    keys.append(jobs[0].key(item))
-    assert len(set(keys)) == 4
+    for name in ("p.npy", "image.png"):
+        status = (files / name).stat()
+        (files / name).write_bytes((files / name).read_bytes()[:-1] + b"!")
+        os.utime(files / name, ns=(status.st_atime_ns, status.st_mtime_ns))
+        assert (files / name).stat().st_size == status.st_size
+        keys.append(jobs[0].key(item))
+    assert len(set(keys)) == 5
 
 
 def test_sizes_that_differ(files):

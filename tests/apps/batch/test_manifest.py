@@ -67,11 +67,11 @@ def test_lists(tmp_path):
         ("a.csv", "image,scores,output\na.png,a.npy,/b.png\n", "leaves the output folder"),
         ("a.csv", "image,scores\na.png,a.npy\nb/a.jpg,b.npy\n", "would both be written to a.png"),
         ("a.csv", "image,scores,output\na,a,b.png\nc,c,./b.png\n", "would both be written to b.png"),
-        ("a.jsonl", '{"image": "a.png"\n', "cannot be read as JSONL"),
+        ("a.jsonl", '{"image": "a.png"\n', "line 1 is not JSON"),
         ("a.jsonl", "[1, 2]\n", "line 1 is not an object"),
         ("a.jsonl", '{"image": "a.png", "scores": 3}\n', "line 1 has 'scores': 3; expected the paths"),
         ("a.txt", "a.png\n", r"expected \.csv or \.jsonl"),
-        ("a.csv", "image,scores\n\0,b\n" + "x" * 200_000, "has no 'scores'|cannot be read as CSV"),
+        ("a.csv", "image,scores\n\0,b\n" + "x" * 200_000, "NUL character|cannot be read as CSV"),
     ],
 )
 def test_mistakes_in_a_list_are_explained(tmp_path, name, text, said):

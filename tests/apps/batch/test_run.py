@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ import pytest
 import slow_jobs
 from slow_jobs import CopyJob, items_of
 
+import fwcrf
 from fwcrf.apps.batch import lock
 from fwcrf.apps.batch.journal import NAME, Journal
 from fwcrf.apps.batch.local import attempt
@@ -75,9 +76,51 @@ def test_other_settings_and_other_files_are_noticed(source, tmp_path):
     assert do(source, other, planned=plans.append) == (ALL, [])
     assert (plans[0].done, plans[0].stale) == (0, 4)
     (source / "1.txt").write_text("another content")
-    os.utime(source / "2.txt", (1, 1))
-    assert do(source, other) == (["1.npy", "2.npy"], [])
+    assert do(source, other) == (["1.npy"], [])
     assert do(source, job) == (ALL, [])
+
+
+def test_content_decides_not_size_and_time(source, tmp_path):
+    """A file of the same name, size and time is read again; the same content at another time is not."""
+    job = CopyJob(str(tmp_path / "out"))
+    do(source, job)
+    status = (source / "1.txt").stat()
+    (source / "1.txt").write_text("CONTENT of 1. ")
+    os.utime(source / "1.txt", ns=(status.st_atime_ns, status.st_mtime_ns))
+    now = (source / "1.txt").stat()
+    assert (now.st_size, now.st_mtime_ns) == (status.st_size, status.st_mtime_ns)
+    os.utime(source / "2.txt", (1, 1))
+    assert do(source, job) == (["1.npy"], [])
+    assert (tmp_path / "out" / "1.npy").read_bytes().startswith(b"CONTENT")
+
+
+def test_records_without_a_hash_of_the_content_are_not_trusted(source, tmp_path):
+    """The key of earlier versions held name, size and modification time."""
+    job = CopyJob(str(tmp_path / "out"))
+    do(source, job)
+    path = tmp_path / "out" / NAME
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        if line.get("output") == "0.npy":
+            status = (source / "0.txt").stat()
+            file = ["0.txt", status.st_size, status.st_mtime_ns]
+            line["key"] = job.settings.fingerprint(
+                version=fwcrf.__version__, reading=asdict(job.reading), files=[file, file]
+            )
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    assert do(source, job) == (["0.npy"], [])
+
+
+def test_only_inputs_of_existing_outputs_are_hashed_beforehand(source, tmp_path, monkeypatch):
+    """The hash of an unfinished item is taken by its worker."""
+    job, before = CopyJob(str(tmp_path / "out")), []
+    monkeypatch.setattr(CopyJob, "key", lambda self, item: before.append(item.output) or item.output)
+    list(run(items_of(source), job, num_workers=1, engine=lambda *_, **__: ()))
+    assert before == []
+    do(source, job)
+    assert before == ALL
+    do(source, job)
+    assert before == 2 * ALL
 
 
 def test_a_failure_is_reported_and_tried_again(source, tmp_path):

@@ -16,10 +16,12 @@ from fwcrf.apps.bench import (
     peers,
     pictures,
     plots,
+    points,
     report,
     sizes,
 )
 from fwcrf.apps.bench.timing import Plan
+from fwcrf.kernels.kernel import MOST_ERROR
 
 TINY = Plan(rounds=1, threads=(1,), quick=True)
 
@@ -137,3 +139,16 @@ def test_stand_in_volume_and_scores():
     assert 0 <= volume.min() < volume.max() <= 255
     scores = pictures.scores(np.zeros((20, 30, 3), np.uint8), 5)
     assert scores.shape == (5, 20, 30) and np.isfinite(scores).all()
+
+
+def test_points_are_measured_by_spread_and_size(monkeypatch, capsys):
+    monkeypatch.setattr(points, "ERRORS", [(6, 1000)])
+    monkeypatch.setattr(points, "SPREADS", {"few neighbours": lambda u: 8 * u})
+    monkeypatch.setattr(points, "SIZES", (20, 40))
+    monkeypatch.setattr(points, "DIMENSIONS", (2,))
+    results = points.run(TINY)
+    (dense,), (sparse,) = results["errors by size"].values(), results["errors by spread"].values()
+    assert dense["symmetric"] < 0.2 < 0.4 < sparse["symmetric"]
+    assert dense["warned"] < MOST_ERROR < sparse["warned"] and sparse["neighbours"] < 1 < dense["neighbours"]
+    assert all(len(each) == 2 for each in results["exact over lattice"].values())
+    assert "few neighbours" in capsys.readouterr().out

@@ -54,12 +54,12 @@ def test_a_bound_is_shown_where_there_is_one(asked, fwcrf_command):
 
 
 def test_options(asked, fwcrf_command, tmp_path):
-    options = "-e a.evid --solver efw --lambda 0.5 --steps 3 --rounding nearest --restarts 4 --seed 5"
+    options = "-e a.evid --solver efw --lambda 0.5 --steps 3 --rounding bcd --restarts 4 --seed 5"
     status, out, _ = fwcrf_command("map", "a.uai", *options.split(), "-o", tmp_path / "a.MAP")
     assert (status, out) == (0, "")
     assert (tmp_path / "a.MAP").read_text() == "MPE\n3 1 0 2\n"
     assert asked == [
-        ("a.uai", "a.evid"), ("efw", 3, "nearest", {"weight": 0.5, "restarts": 4, "seed": 5}),
+        ("a.uai", "a.evid"), ("efw", 3, "bcd", {"weight": 0.5, "restarts": 4, "seed": 5}),
     ]  # fmt: skip
 
 
@@ -92,11 +92,11 @@ def test_mistakes_are_answered_with_a_sentence(fwcrf_command, tmp_path):
     assert (status, err) == (1, f"fwcrf: {path}, line 9: 'four'; expected a number.\n")
     path.write_text(MODEL)
     status, _, err = fwcrf_command("map", path, "--solver", "bp")
-    assert status == 1
+    assert status == 2
     assert "solver 'bp' is not known" in err
     status, _, err = fwcrf_command("map", path, "--restarts", 2, "--rounding", "nearest")
-    assert status == 1
-    assert "expected rounding='bcd'" in err
+    assert status == 2
+    assert "needs --rounding bcd" in err
 
 
 def test_bench_is_handed_on(fwcrf_command, monkeypatch):

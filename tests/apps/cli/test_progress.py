@@ -52,9 +52,14 @@ def done_without_a_terminal():
 
 def test_warnings_that_differ_in_numbers_are_said_once(capsys):
     print_warnings(
-        ["sums to 0.5 ... 1.25, not 1", "something else", "sums to 2e-3 ... 7, not 1", "something else"]
+        [
+            ("a.npy", "sums to 0.5 ... 1.25, not 1"),
+            ("b\x1b[2J.npy", "something else"),
+            ("c.npy", "sums to 2e-3 ... 7, not 1"),
+            ("d.npy", "something else"),
+        ]
     )
     assert capsys.readouterr().err.splitlines() == [
-        "fwcrf: sums to 0.5 ... 1.25, not 1 (1 more like this.)",
-        "fwcrf: something else (1 more like this.)",
+        "fwcrf: a.npy: sums to 0.5 ... 1.25, not 1 (1 more like this.)",
+        "fwcrf: b?[2J.npy: something else (1 more like this.)",
     ]

@@ -74,9 +74,27 @@ def test_a_warning_is_a_sentence(scenes, tmp_path, fwcrf_command):
     assert len(err.splitlines()) == 2
 
 
+@pytest.mark.parametrize("align", ["centers", "corners", "8,0", "8x10,0x-0.5"])
+def test_scores_lie_on_the_image_as_align_says(scenes, tmp_path, fwcrf_command, align):
+    image, p, _ = scene(0)
+    small = p[::8, ::10]
+    np.save(scenes / "scores/0.npy", small)
+    options = ("-o", tmp_path / "a.npy", "--resize", "scores", "--align", align)
+    align = {"8,0": (8, 0), "8x10,0x-0.5": ((8, 10), (0, -0.5))}.get(align, align)
+    status, _, stderr = fwcrf_command(*given(scenes, *options))
+    if align == (8, 0):  # 5 columns end at pixel 32 of 50
+        assert status == 1 and "stride 8 and offset 0" in stderr and "0 to 49" in stderr
+        return
+    assert status == 0
+    expected = fwcrf.refine(image, small, resize="scores", align=align)
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), expected)
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        ("-o a.png --align middle", "'middle'; expected corners, centers, or STRIDE,OFFSET in pixels"),
+        ("-o a.png --align 8", "'8'; expected corners, centers, or STRIDE,OFFSET"),
         ("-o a.jpg", "JPEG would change them"),
         ("-o a.txt", "labels are written as .png"),
         ("-o a.png --probabilities p.png", "must end in .npy or .npz"),
@@ -126,7 +144,7 @@ def test_what_cannot_be_written_is_said_before_anything_is_read(tmp_path, fwcrf_
 
 def test_verbose_prints_the_path_that_ran(scenes, tmp_path, fwcrf_command):
     for solver, expected in (
-        ("l2fw", "native engine: 10 steps"),
+        ("l2fw", "native engine: 5 steps"),
         ("anneal-fw", "generic path: the steps of Ann"),
     ):
         given_ = given(scenes, "-o", tmp_path / "a.npy", "--solver", solver, "--verbose")

@@ -78,12 +78,12 @@ def test_a_config_is_evaluated_by_the_weights_it_names(fwcrf_command, config, tm
 
 @pytest.mark.parametrize(("arguments", "status", "said"), [
     (["train", "joint-vco", "-o", "OUT"], 1, "joint-vco cannot be read"),
-    (["train", "CONFIG", "-o", "OUT", "--set", "crf.solvr=mf"], 1, "did you mean solver?"),
+    (["train", "CONFIG", "-o", "OUT", "--set", "crf.solvr=mf"], 2, "did you mean solver?"),
     (["train", "CONFIG", "-o", "OUT", "--set", "data.root=nowhere"], 1, "train.txt cannot be read"),
     (["train", "CONFIG"], 2, "Missing option"),
     (["eval", "CONFIG", "-o", "OUT", "--subset", "cars"], 2, "expected NAME=CLASS"),
-    (["eval", "CONFIG", "-o", "OUT", "--subset", "a=boat"], 1, "there is no class 'boat'"),
-    (["eval", "CONFIG", "-o", "OUT", "--set", "crf=null", "--steps", "3"], 1, "crf is None; expected"),
+    (["eval", "CONFIG", "-o", "OUT", "--subset", "a=boat"], 2, "there is no class 'boat'"),
+    (["eval", "CONFIG", "-o", "OUT", "--set", "crf=null", "--steps", "3"], 2, "crf is None; expected"),
     (["eval", "CONFIG", "-o", "OUT", "--labels", "OUT"], 1, "has no label map for 4 of 4 images"),
 ])  # fmt: skip
 def test_what_goes_wrong_is_said(fwcrf_command, config, tmp_path, arguments, status, said):

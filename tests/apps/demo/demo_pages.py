@@ -9,10 +9,10 @@ import time
 from contextlib import contextmanager
 
 import numpy as np
-import uvicorn
 from PIL import Image
 
 from fwcrf.apps.demo.app import create_app
+from fwcrf.apps.demo.serve import server as make_server
 
 FROM_HERE = {"X-Fwcrf": "1"}
 STROKES = [
@@ -27,8 +27,7 @@ def served(host="127.0.0.1", sessions=None):
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     listening.listen()
-    config = uvicorn.Config(create_app(host, sessions), log_level="error", lifespan="off", ws="none")
-    server = uvicorn.Server(config)
+    server = make_server(create_app(host, sessions))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
     thread.start()
     while not server.started:

@@ -14,10 +14,15 @@ import numpy as np
 import pytest
 from demo_pages import FROM_HERE, STROKES, npy, png, served, two_halves
 from PIL import Image
+from starlette.datastructures import Headers
 
+import fwcrf
+from fwcrf import examples
 from fwcrf.apps.demo import app as demo_app
 from fwcrf.apps.demo.guard import HEADERS
-from fwcrf.apps.demo.request import BOUNDS, LABELS, SOLVERS, WITH_LAMBDA, Request
+from fwcrf.apps.demo.pictures import bundled
+from fwcrf.apps.demo.presets import SOLVERS
+from fwcrf.apps.demo.request import BOUNDS, LABELS
 from fwcrf.apps.demo.sessions import Sessions
 
 
@@ -73,7 +78,7 @@ def unpacked(text, shape):
 
 
 def test_scribbles_give_labels_and_the_energies_of_three_solvers(visitor):
-    assert visitor.send_picture() == {"width": 36, "height": 24, "strokes": []}
+    assert visitor.send_picture() == {"width": 36, "height": 24, "strokes": [], "names": []}
     first, *energies, last = visitor.solve(num_steps=4, compare=["efw", "fw"])
     labels = unpacked(first["labels"], (24, 36))
     assert (labels[:, :17] == 0).mean() > 0.95 and (labels[:, 19:] == 1).mean() > 0.95
@@ -131,6 +136,29 @@ def test_the_program_makes_the_same_mask_of_a_bundled_picture(visitor, settings,
     assert_reproduced(visitor, tmp_path, monkeypatch)
 
 
+@pytest.mark.parametrize("strokes", [[], [{"label": 4, "radius": 4, "points": [[252, 130], [250, 300]]}]])
+def test_the_program_makes_the_same_mask_of_a_networks_scores(visitor, strokes, tmp_path, monkeypatch):
+    names = visitor("POST", "/api/picture", params={"bundled": "rocket"}).json()["names"]
+    assert len(names) == 21 and names[4] == "boat"
+    first, *_ = visitor.solve(scores="network", strokes=strokes, num_labels=21, compare=[])
+    logits = examples.load("rocket").logits
+    assert first["num_labels"] == logits.shape[-1]
+    alone = unpacked(first["scores"], visitor.mask().shape)
+    assert 0.02 < (alone == 4).mean() < 0.2  # the share of the example's own labels is 0.10
+    assert (alone != visitor.mask()).mean() > 0.01
+    if not strokes:
+        refined = fwcrf.refine(bundled("rocket"), logits, from_logits=True, resize="scores")
+        assert np.array_equal(visitor.mask(), refined)
+    assert_reproduced(visitor, tmp_path, monkeypatch)
+
+
+def test_a_network_has_no_scores_for_own_pictures(visitor):
+    visitor("POST", "/api/picture", params={"bundled": "rocket"})
+    visitor.send_picture()
+    answer = visitor("POST", "/api/solve", json={"scores": "network"})
+    assert answer.status_code == 400 and "examples only" in answer.json()["error"]
+
+
 PROBABILITIES = np.random.default_rng(3).dirichlet(np.ones(3), (24, 36))
 
 
@@ -157,6 +185,37 @@ def test_the_program_makes_the_same_mask_from_files(
     (tmp_path / "my 'own'photo.png").write_bytes(png(image))
     (tmp_path / name).write_bytes(content)
     assert_reproduced(visitor, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("align", ["corners", "6,0", "5x6,2x0"])
+def test_scores_lie_on_the_picture_as_the_request_says(visitor, tmp_path, monkeypatch, align):
+    image, small = two_halves(), PROBABILITIES[2::5, ::6].astype(np.float32)
+    visitor.send_picture(image, "own.png")
+    options = {"params": {"name": "small.npy", "align": align}, "content": npy(small)}
+    assert visitor("POST", "/api/scores", **options).status_code == 200
+    visitor.solve(scores="file", num_labels=3, compare=[], strokes=STROKES)
+    (tmp_path / "own.png").write_bytes(png(image))
+    (tmp_path / "small.npy").write_bytes(npy(small))
+    assert_reproduced(visitor, tmp_path, monkeypatch)
+    assert "align=" in visitor("GET", "/api/snippet").text
+
+
+def test_labels_on_another_axis_are_refused(visitor):
+    visitor.send_picture()
+    few = np.random.default_rng(0).normal(size=(12, 4, 6)).astype(np.float32)  # 12 labels, for 24 x 36 pixels
+    options = {"params": {"name": "p.npy", "kind": "logits"}, "content": npy(few)}
+    answer = visitor("POST", "/api/scores", **options)
+    assert answer.status_code == 400 and "seem to be at axis 0" in answer.json()["error"]
+
+
+@pytest.mark.parametrize(
+    ("align", "said"), [("middle", "align='middle'; expected corners"), ("9,0", "stride 9 and offset 0")]
+)
+def test_a_bad_alignment_is_refused(visitor, align, said):
+    visitor.send_picture()
+    options = {"params": {"name": "p.npy", "align": align}, "content": npy(PROBABILITIES)}
+    answer = visitor("POST", "/api/scores", **options)
+    assert answer.status_code == 400 and said in answer.json()["error"]
 
 
 def assert_reproduced(visitor, folder, monkeypatch):
@@ -236,6 +295,48 @@ def test_sessions_are_bounded_in_number_age_and_memory():
     assert turn > 0  # what was being computed for it is given up
 
 
+def test_a_visitor_replaces_their_own_sessions_alone():
+    sessions = Sessions(most=8, most_of_one=6, most_bytes=1000)
+    theirs = [sessions.begin(visitor) for visitor in ("a", "b", "b")]
+    mine = [sessions.begin("c") for _ in range(33)]
+    assert all(sessions.get(name) for name in theirs)
+    assert [name for name in mine if sessions.get(name)] == mine[-5:]
+    more = [sessions.begin(visitor) for visitor in "def"]
+    assert all(sessions.get(name) for name in theirs + more)
+    assert [name for name in mine if sessions.get(name)] == mine[-2:]
+    alone = Sessions(most=8, most_of_one=6)
+    assert len([alone.begin("a") for _ in range(9)]) == 9 and len(alone) == 6
+    for name, size in ((theirs[0], 300), (mine[-1], 400), (mine[-2], 400)):
+        sessions.get(name).kept["scores"] = (0, np.zeros(size, np.uint8))
+    assert sessions.get(theirs[0]) and not sessions.get(mine[-1]) and sessions.get(mine[-2])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("10.0.0.1", "10.0.0.2", False),
+        ("10.0.0.1", "::ffff:10.0.0.1", True),
+        ("2001:db8::1", "2001:db8::2", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+        ("unknown", "10.0.0.1", False),
+    ],
+)
+def test_visitors_by_address(one, other, same):
+    found = [
+        demo_app._visitor(demo_app.Request({"type": "http", "client": (host, 1), "headers": []}))
+        for host in (one, other)
+    ]
+    assert (found[0] == found[1]) == same
+
+
+def test_sessions_of_one_address(client):
+    first = Visitor(client)
+    for _ in range(demo_app.Sessions()._most_of_one):
+        last = Visitor(client)
+    assert first("GET", "/api/picture").status_code == 410
+    assert last("GET", "/api/picture").status_code == 404
+
+
 # --- from elsewhere ---------------------------------------------------------------------------------
 
 
@@ -278,6 +379,25 @@ def test_on_another_interface_names_are_still_refused():
     with served("0.0.0.0") as address, httpx.Client(base_url=address, trust_env=False) as client:
         assert client.get("/", headers={"Host": "192.168.0.7:8420"}).status_code == 200
         assert client.get("/", headers={"Host": "evil.example"}).status_code == 421
+
+
+@pytest.mark.parametrize(
+    ("given", "sent"),
+    [
+        ("studio", "studio"),
+        ("studio", "STUDIO:8420"),
+        ("Studio.Local", "studio.local."),
+        ("studio.", "studio"),
+        ("bücher.example", "xn--bcher-kva.example:80"),
+        ("a_b", "a_b"),
+        ("10.0.0.7", "10.0.0.7:1"),
+        ("::", "[::1]:2"),
+    ],
+)
+def test_the_name_given_is_accepted(given, sent):
+    guard = demo_app.create_app(given)
+    assert guard.refusal(Headers({"host": sent}), "http") is None
+    assert guard.refusal(Headers({"host": "evil.example"}), "http").status_code == 421
 
 
 # --- hostile ----------------------------------------------------------------------------------------
@@ -377,7 +497,9 @@ def test_no_other_files_are_served(client, path):
     [
         {"solver": "rm -rf"}, {"solver": ["l2fw"]}, {"num_steps": 51}, {"num_steps": 0}, {"weight": "1"},
         {"weight": float("inf")}, {"trust": True}, {"num_labels": 1}, {"num_labels": 22}, {"num_labels": 2.5},
-        {"compare": ["mf"] * 3}, {"compare": 3}, {"scores": "net"}, {"colour": 1}, {"bilateral": {"xy": 80}},
+        {"compare": ["mf"] * 3}, {"compare": 3}, {"scores": "net"},
+        {"preset": "none"}, {"preset": ["default"]}, {"compare": [["mf"]]},
+        {"colour": 1}, {"bilateral": {"xy": 80}},
         {"bilateral": {"xy": 1, "color": 13, "weight": 1}}, {"spatial": [3, 1]}, {"strokes": "all"},
         {"spatial": {"xy": 3, "weight": 0}, "bilateral": {"xy": 80, "color": 13, "weight": 0}},
         {"strokes": [{"label": 2, "radius": 1, "points": [[1, 1]]}]},
@@ -419,14 +541,7 @@ def test_the_page_asks_only_for_what_is_allowed(client):
         if 'data-scale="log"' in tag:
             ends = [10**end for end in ends]
         assert low <= ends[0] < ends[1] <= high, name
-    script = client.get("/static/main.js").text
-    listed = re.search(r"const SOLVERS = \{(.*?)\};", script, re.DOTALL)[1]
-    assert re.findall(r'(?:^|[,\s])"?([\w-]+)"?: "', listed) == [*SOLVERS]
-    assert json.loads(re.search(r"const WITH_LAMBDA = (\[.*?\])", script)[1]) == [*WITH_LAMBDA]
+        assert "value=" not in tag, name  # the server has the starting values
     colours = re.findall(r"\[\d+, \d+, \d+\]", client.get("/static/palette.js").text)
     assert len({*colours}) == LABELS[1]
     assert "http://" not in page and "https://" not in page
-
-
-def test_defaults_are_allowed():
-    assert Request.of({}) == Request()

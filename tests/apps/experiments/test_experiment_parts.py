@@ -10,9 +10,11 @@ import re
 import pytest
 import torch
 
+from fwcrf import solvers
 from fwcrf.apps.evaluation import Confusion
-from fwcrf.apps.experiments import Finding, Outcome, images
-from fwcrf.apps.experiments.accuracy import accuracy, of_runs
+from fwcrf.apps.experiments import Finding, Outcome, images, runs
+from fwcrf.apps.experiments.accuracy import accuracy, miou9, miou18, of_runs
+from fwcrf.apps.experiments.claims import Claim
 from fwcrf.apps.experiments.curves import Curve, mean_energies, paper
 from fwcrf.apps.experiments.figures import Panel, bars, lines
 from fwcrf.apps.experiments.kept import Kept
@@ -21,6 +23,7 @@ from fwcrf.apps.experiments.potts import PAPER, Potts
 from fwcrf.apps.experiments.report import write_report
 from fwcrf.apps.experiments.runs import Evaluations, Evaluator, Run, carry_out
 from fwcrf.apps.experiments.setup import data_folder, paper_curves
+from fwcrf.apps.experiments.verdict import Interval, Verdict
 from fwcrf.apps.files import FileError
 from fwcrf.torch_ops.simplex import softmax
 
@@ -65,6 +68,16 @@ def test_a_run_sees_what_the_solver_does(made):
     assert torch.equal(seen.confusion(2, 3), counts.matrix)
 
 
+def test_settings_of_the_paper_reach_the_solver_and_the_stored_key(monkeypatch):
+    assert runs.SETTINGS == {"emd": {"epsilon": 1e-10}}
+    assert Run("emd").build() == solvers.get("emd", epsilon=1e-10)
+    monkeypatch.setattr(runs, "SETTINGS", {})
+    default, other = Run("emd").path, Run("pgd").path
+    monkeypatch.setattr(runs, "SETTINGS", {"emd": {"step": 0.5}})
+    assert Run("emd").build() == solvers.get("emd", step=0.5)
+    assert Run("emd").path != default and Run("pgd").path == other
+
+
 def test_a_labelling_is_looked_at_once(made, monkeypatch):
     picture = images.load(made / "voc2012", "image1", every=2)
     problem = PAPER.problem(picture, every=2)
@@ -99,13 +112,29 @@ def test_mean_energies_are_relative_to_the_start():
 def test_accuracy_leaves_out_classes_that_are_not_there():
     matrix = torch.zeros(21, 21, dtype=torch.int64)
     matrix[0, 0], matrix[8, 8], matrix[8, 0], matrix[3, 3] = 6, 1, 2, 5
-    found = accuracy(matrix)
+    found = accuracy(matrix[None])
     assert found.miou9 == pytest.approx(100 * (6 / 8 + 1 / 3) / 2)
     assert found.miou18 == pytest.approx(100 * (6 / 8 + 1 / 3 + 1) / 3)
     assert math.isnan(found.iou[1])
     sparse = matrix.nonzero()
     counts = [[*map(int, place), int(matrix[tuple(place)])] for place in sparse]
-    assert of_runs([Evaluations([], [counts], 0)] * 2, 0, 21).miou9 == pytest.approx(found.miou9)
+    twice = of_runs([Evaluations([], [counts], 0)] * 2, 0, 21)
+    assert torch.equal(twice, torch.stack([matrix, matrix]))
+    assert accuracy(twice).miou9 == pytest.approx(found.miou9)
+    assert found.pixels == pytest.approx(100 * 12 / 14)
+
+
+def test_mean_iou_of_a_draw_is_that_of_its_common_confusion_matrix():
+    one, two = torch.zeros(2, 3, 3, dtype=torch.int64)
+    one[0, 0], one[0, 1] = 8, 2
+    two[0, 0], two[2, 2], two[2, 1], two[1, 1] = 1, 3, 3, 4
+    counts = torch.stack([one, two])
+    draws = torch.tensor([[1.0, 0.0], [2 / 3, 1 / 3], [0.5, 0.5]], dtype=torch.float64)
+    for place, drawn_images in enumerate(([0], [0, 0, 1], [0, 1])):
+        drawn = accuracy(counts[drawn_images])
+        assert float(miou18(draws[place : place + 1], counts)) == pytest.approx(drawn.miou18)
+        assert float(miou9(draws[place : place + 1], counts)) == pytest.approx(drawn.miou9)
+    assert float(miou18(draws[:1], counts)) != pytest.approx(accuracy(counts).miou18)
 
 
 def test_results_are_kept_for_as_long_as_they_mean_the_same(tmp_path):
@@ -185,24 +214,71 @@ def test_panels_have_one_scale_wherever_their_curves_lie():
     assert one == pytest.approx(other, rel=1e-3) and own != pytest.approx(one, rel=0.5)
 
 
-def outcome(name, holds):
+def outcome(name, judged, figures="5 is below 6"):
     rows = [{"solver": "MF <1>", "energy": -1.23456}]
-    return Outcome(name, "Title & all", "One image.", rows, rows, b"<svg/>", [Finding("5 is below 6", holds)])
+    claim = Claim.MEAN_FIELD if judged else None
+    return Outcome(
+        name, "Title & all", "One image.", rows, rows, b"<svg/>", [Finding(figures, claim, judged)]
+    )
 
 
-def test_files_and_report_of_outcomes(tmp_path):
-    write(outcome("one", False), tmp_path)
-    assert (tmp_path / "one.txt").read_text() == "Not as in the paper: 5 is below 6.\n"
+def test_a_line_names_claim_figures_interval_and_verdict():
+    (finding,) = outcome("one", Interval(-1.234, -2.0, 0.5, 7)).findings
+    assert str(finding) == (
+        "Cannot tell: MF is eFW with lambda 1. Here: 5 is below 6; difference -1.23, 95 % interval -2.00 to "
+        "0.50 over 7 images."
+    )
+    (alone,) = outcome("one", Interval(-1.234, -math.inf, math.inf, 1, 0.5, below=True, name="cost")).findings
+    assert str(alone) == (
+        "Cannot tell: MF is eFW with lambda 1. Here: 5 is below 6; cost -1.23, to be below 0.5, no interval "
+        "from one image."
+    )
+    assert str(outcome("one", Verdict.FAILS).findings[0]) == (
+        "Not as in the paper: MF is eFW with lambda 1. Here: 5 is below 6."
+    )
+    assert str(outcome("one", None).findings[0]) == "Besides: 5 is below 6."
+
+
+def test_files_of_an_outcome(tmp_path):
+    paths = write(outcome("one", Interval(1.5, 0.25, 2.75, 7)), tmp_path)
+    assert sorted(path.name for path in paths) == ["one-verdicts.csv", "one.csv", "one.svg", "one.txt"]
+    said = (tmp_path / "one.txt").read_text()
+    assert said.startswith("As in the paper: MF is eFW with lambda 1.") and said.count("\n") == 1
     (row,) = csv.DictReader(io.StringIO((tmp_path / "one.csv").read_text()))
     assert row == {"solver": "MF <1>", "energy": "-1.23456"}
+    (row,) = csv.DictReader(io.StringIO((tmp_path / "one-verdicts.csv").read_text()))
+    assert row == {
+        "experiment": "one", "claim": "MF is eFW with lambda 1", "verdict": "As in the paper",
+        "difference": "1.5", "low": "0.25", "high": "2.75", "bound": "0.0", "images": "7",
+        "figures": "5 is below 6",
+    }  # fmt: skip
     assert (tmp_path / "one.svg").read_bytes() == b"<svg/>"
-    write_report(tmp_path / "report.html", [outcome("one", False), outcome("two", True), outcome("x", None)])
+    write(outcome("two", Interval(1.5, -math.inf, math.inf, 1)), tmp_path)
+    (row,) = csv.DictReader(io.StringIO((tmp_path / "two-verdicts.csv").read_text()))
+    assert (row["difference"], row["low"], row["high"]) == ("1.5", "", "")
+    assert len(write(outcome("three", None), tmp_path)) == 3
+
+
+def test_report_of_outcomes(tmp_path):
+    each = [
+        outcome("one", Interval(1.0, -1.0, 3.0, 4)),
+        outcome("two", Verdict.HOLDS),
+        outcome("three", Verdict.FAILS),
+        outcome("four", None),
+    ]
+    write_report(tmp_path / "report.html", each)
     page = (tmp_path / "report.html").read_text()
-    assert "1 of 2 statements of the paper hold" in page
-    before, fails, holds = page.partition('id="one"')[0].split("<li ")
-    assert "Statements of the paper" in before and "Not as in the paper" in fails and 'href="#two"' in holds
+    assert (
+        "Of 3 claims of the paper 1 hold on these images, 1 do not, and for 1 the images cannot tell." in page
+    )
+    before, fails, holds, unknown = page.partition('id="one"')[0].split("<li ")
+    assert "Claims of the paper" in before
+    assert 'class="fails"' in fails and 'href="#three"' in fails
+    assert 'class="holds"' in holds and 'href="#two"' in holds
+    assert 'class="unknown"' in unknown and "Cannot tell" in unknown and "-1.00 to 3.00" in unknown
+    assert "<td>Cannot tell</td>" in page and "<td>3.00</td>" in page
     assert "Title &amp; all" in page and "MF &lt;1&gt;" in page
-    assert page.count("data:image/svg+xml;base64,") == 3 and "http" not in page
+    assert page.count("data:image/svg+xml;base64,") == 4 and "http" not in page
 
 
 def test_where_data_and_paper_are_looked_for(made, tmp_path, monkeypatch):

@@ -13,11 +13,18 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 from shared_data import ROOT, needs
 
 from fwcrf import solvers
+from fwcrf.apps.evaluation import Confusion
 from fwcrf.apps.experiments import EXPERIMENTS, Setup, energy, measure, run
+from fwcrf.apps.experiments import learning as learning_module
+from fwcrf.apps.experiments.claims import Claim
+from fwcrf.apps.experiments.joint import L2FW, start_of
+from fwcrf.apps.experiments.learning import Learning, changes
 from fwcrf.apps.experiments.runs import SHOWN, Run
+from fwcrf.apps.experiments.verdict import Verdict
 
 LEARNING = ("fw-fails", "joint", "per-class", "trainable")
 INFERENCE = [name for name in EXPERIMENTS if name not in LEARNING]
@@ -46,8 +53,9 @@ def test_files(done, name):
     rows = rows_of(output, name)
     assert len(rows) == len(outcomes[name].rows) > 0
     assert (output / f"{name}.svg").read_bytes().startswith(b"<?xml")
-    said = (output / f"{name}.txt").read_text()
-    assert said.count("\n") == 1 and any(character.isdigit() for character in said)
+    said = (output / f"{name}.txt").read_text().splitlines()
+    assert len(said) == len(outcomes[name].findings) > 0
+    assert all(any(character.isdigit() for character in line) for line in said)
     for row in rows:
         for cell in row.values():
             assert cell not in ("nan", "inf", "-inf")
@@ -88,7 +96,7 @@ def test_every_solver_is_shown(done):
     for name in solvers.names():
         label = {"efw": "eFW 0.25", "l2fw": "l2FW 1"}.get(name, SHOWN.get(name, name))
         if name in {run.solver for run in energy.COSTLY}:
-            assert {(label, str(k)) for k in range(21)} <= on_part - on_all
+            assert {(label, str(k)) for k in range(11)} <= on_part - on_all
             assert label in {row["solver"] for row in table} - accuracies
         else:
             assert {(label, str(k)) for k in range(21)} <= on_all & on_part, name
@@ -133,7 +141,10 @@ def test_vanilla_frank_wolfe_learns_nothing(done):
         assert float(rows[label]["largest gradient"]) == float(rows[label]["largest change of a weight"]) == 0
     assert float(rows["l2FW 1"]["largest gradient"]) > 0
     assert float(rows["l2FW 1"]["largest change of a weight"]) > 0
-    assert done[1]["fw-fails"].findings[0].holds
+    # The made network has learned nothing; every solver of the paper's figure changes its weights.
+    assert list(rows) == ["FW", "FW (Adam)", "MF", "PGD", "PGM", "ADMM", "l2FW 1"]
+    assert all(float(rows[label]["largest change of a weight"]) > 0 for label in list(rows)[2:])
+    assert [finding.verdict for finding in done[1]["fw-fails"].findings[:2]] == [Verdict.HOLDS] * 2
 
 
 def test_joint_and_per_class_speak_of_the_same_models(done):
@@ -142,6 +153,95 @@ def test_joint_and_per_class_speak_of_the_same_models(done):
     assert each["CNN", ""]["mIoU9"] == joint["CNN"]["mIoU9"]
     assert each["Potts, l2FW 1", "5"]["mIoU9"] == joint["Potts, l2FW 1"]["mIoU9"]
     assert each["l2FW 1, trained", "5"]["mIoU9"] == joint["l2FW 1"]["mIoU9"]
+
+
+def test_joint_shows_the_untrained_start_and_how_far_training_went(done):
+    rows = {row["model"]: row for row in rows_of(done[0], "joint")}
+    for label in ("l2FW 1", "l2FW 1, from that Potts"):
+        start, trained = rows[start_of(label)], rows[label]
+        for name in ("network", "weights", "compatibility"):
+            assert start[f"change of {name}"] == ""
+            assert float(trained[f"change of {name}"]) > 0
+    assert float(rows["CNN, trained on"]["change of network"]) > 0
+    assert rows["CNN, trained on"]["change of weights"] == ""
+    assert start_of("CNN, trained on") not in rows
+    said = (done[0] / "joint.txt").read_text()
+    assert "the largest changes of parameters in training are: CNN, trained on network by" in said
+
+
+def test_an_untrained_start_is_not_that_of_the_trained_model(made, tmp_path):
+    """Both are stored in one folder."""
+    learning = Learning(Setup(made, tmp_path, quick=True))
+    folder = learning.folder(learning.config(L2FW, 0))
+    model = learning.start(L2FW)
+    start = learning.untrained(L2FW)
+    with torch.no_grad():
+        model.cnn.get_parameter("logits.bias").copy_(torch.tensor([9.0, 0.0, 0.0]))
+    trained = learning.counts(model, folder)
+    assert start.shape == trained.shape == (4, 3, 3) and not torch.equal(start, trained)
+    assert torch.equal(learning.untrained(L2FW), start) and torch.equal(
+        learning.counts(model, folder), trained
+    )
+    assert trained[:, :, 1:].sum() == 0
+    steps = model.crf.num_steps
+    learning.counts(model, folder, steps + 2)
+    assert model.crf.num_steps == steps
+
+
+def test_counts_per_image_add_up_to_the_validation_of_the_training_loop(done, made):
+    learning = Learning(Setup(made, done[0], quick=True))
+    result = learning.train(L2FW, 0)
+    with (result.folder / "validation.csv").open(newline="") as file:
+        *_, last = csv.DictReader(file)
+    confusion = Confusion(3)
+    confusion.matrix += result.counts.sum(0)
+    assert confusion.mean_iou() == pytest.approx(float(last["mean_iou"]), abs=1e-6)
+
+
+def test_changes_of_parameters(made, tmp_path):
+    learning = Learning(Setup(made, tmp_path, quick=True))
+    before, after = learning.start(L2FW), learning.start(L2FW)
+    assert changes(before, after) == {"network": 0, "weights": 0, "compatibility": 0}
+    with torch.no_grad():
+        after.crf.weights[0] += 0.25
+        after.cnn.get_parameter("logits.bias")[1] -= 2
+    found = changes(before, after)
+    assert found == {"network": 2, "weights": pytest.approx(0.25), "compatibility": 0}
+
+
+def test_every_line_with_a_verdict_is_a_known_claim_of_its_experiment(done):
+    found = {}
+    for name, outcome in done[1].items():
+        for finding in outcome.findings:
+            assert (finding.claim is None) == (finding.verdict is None)
+            if finding.claim is not None:
+                assert finding.claim.experiment == name
+                assert finding.claim not in found
+                found[finding.claim] = finding
+                assert finding.claim.statement in str(finding) and finding.verdict.value in str(finding)
+        assert len(rows_of(done[0], f"{name}-verdicts")) if outcome.verdicts else True
+    # Quick experiments have no paper's curves, fewer solvers, and no setting of eFW.
+    missing = {Claim.ORDER_EFW, Claim.ORDER_L2FW, Claim.BEST_IN_TRAINING, Claim.LEARNED_EFW}
+    assert set(found) == set(Claim) - missing
+
+
+def test_quick_experiments_cannot_tell(done):
+    """Four small images: solvers that are alike are not told apart."""
+    verdicts = {row["claim"]: row for name in EXPERIMENTS if name != "lambdas"
+                for row in rows_of(done[0], f"{name}-verdicts")}  # fmt: skip
+    for claim in (Claim.BELOW_AFTER_5, Claim.RANGE_L2FW, Claim.OVERTAKEN, Claim.BEST_IN_POTTS):
+        row = verdicts[claim.statement]
+        assert row["verdict"] == "Cannot tell" and row["images"] == "4"
+        assert float(row["low"]) <= float(row["bound"]) <= float(row["high"])
+    assert verdicts[Claim.PAPER_ABOVE_CNN_9.statement]["verdict"] == "As in the paper"
+    page = (done[0] / "report.html").read_text()
+    assert "Cannot tell" in page and "the images cannot tell" in page
+
+
+def test_one_image_cannot_tell(made, tmp_path):
+    for outcome in run(["lambda", "long", "tune"], Setup(made, tmp_path, 1, quick=True, num_workers=1)):
+        for finding in outcome.findings:
+            assert finding.verdict is Verdict.UNKNOWN and "no interval from one image" in str(finding)
 
 
 def test_learned_steps_move_and_fixed_ones_do_not(done):
@@ -161,6 +261,20 @@ def test_what_is_done_is_not_done_again(done, made, monkeypatch):
     monkeypatch.setattr(measure, "carry_out", refuse)
     again = run(["energy", "lambda"], Setup(made, output, quick=True, num_workers=1))
     assert [outcome.rows for outcome in again] == [outcomes["energy"].rows, outcomes["lambda"].rows]
+    assert [outcome.verdicts for outcome in again] == [
+        outcomes[name].verdicts for name in ("energy", "lambda")
+    ]
+
+
+def test_trained_models_are_not_evaluated_again(done, made, monkeypatch):
+    output, outcomes = done
+
+    def refuse(*_):
+        raise AssertionError("evaluated again")
+
+    monkeypatch.setattr(learning_module, "predict", refuse)
+    (again,) = run(["joint"], Setup(made, output, quick=True, num_workers=1))
+    assert again.rows == outcomes["joint"].rows and again.conclusion == outcomes["joint"].conclusion
 
 
 def test_several_processes_see_the_same(made, tmp_path):
@@ -205,7 +319,18 @@ def test_a_killed_experiment_goes_on(made, tmp_path):
         after = json.loads(path.read_text())["results"]
         assert {key: after[key] for key in results} == results
     (whole,) = run(["energy"], Setup(made, tmp_path / "whole", 3, num_workers=1))
+    assert "cccp-qp1" not in {row["solver"] for row in whole.rows} and "without cccp-qp1" in whole.setting
     assert resumed.rows == whole.rows and resumed.conclusion == whole.conclusion
+    assert resumed.verdicts == whole.verdicts
+
+
+def test_costly_solvers_need_several_images(made):
+    names = [str(number) for number in range(16)]
+    full, quick = Setup(made, made), Setup(made, made, quick=True)
+    assert energy.part_of(names[:7], full) == [] and energy.part_of(names[:8], full) == ["0"]
+    assert energy.part_of(names, full) == ["0", "8"] and energy.part_of(names[:2], quick) == ["0"]
+    assert energy.beside(["0"]) == ", and over 1 of them beside cccp-qp1"
+    assert energy.beside([]) == ", without cccp-qp1 on fewer than 8 images"
 
 
 @needs("voc2012/val/logits_deeplabv3", "weights")
@@ -220,21 +345,22 @@ def test_on_real_images(name, tmp_path):
         for step in ("5", "10"):
             other = min(float(means[s, step]["energy"]) for s in ("MF", "PGD", "PGM", "ADMM"))
             assert all(float(means[s, step]["energy"]) < other for s in ("FW", "eFW 0.25", "l2FW 1"))
-        assert [finding.holds for finding in outcome.findings[3:5]] == [True, True]
+        assert [finding.verdict for finding in outcome.findings[3:5]] == [Verdict.HOLDS] * 2
+        assert outcome.findings[0].verdict is Verdict.UNKNOWN  # two images, at a quarter of their size
 
 
 def test_command(made, tmp_path, fwcrf_command):
     status, out, err = fwcrf_command(
         "experiment", "lambda", "--data", made, "-o", tmp_path / "out", "--quick", "--images", 2, "-j", 1
     )
-    assert status == 0 and out.startswith("lambda: ") and "2 images, of which 0 are done" in err
+    assert status == 0 and out.startswith("lambda\n") and "2 images, of which 0 are done" in err
     assert (tmp_path / "out" / "lambda.svg").exists()
 
 
 def test_several_by_one_command_make_a_report_with_the_papers_curves(made, tmp_path, fwcrf_command):
     curves = ["dataset,figure,method,lambda,stepsize,x,y"]
     curves += [f"voc,energy_vs_lambda_5_iterations,eFW,{x},1,{x},{-2000 * x}" for x in (0.5, 1.0)]
-    curves += [f"voc,energy_vs_iteration_per_lambda,{m},{w},1,{k},{-100 * k}"
+    curves += [f"voc,energy_vs_iteration_per_lambda,{m},{w},1,{k},{-100 * k * (2 - w)}"
                for m in ("eFW", "l2FW") for w in (0.2, 0.4, 0.6, 0.8, 1.0) for k in range(21)]  # fmt: skip
     (tmp_path / "curves.csv").write_text("\n".join(curves))
     arguments = [
@@ -251,11 +377,11 @@ def test_several_by_one_command_make_a_report_with_the_papers_curves(made, tmp_p
         tmp_path / "curves.csv",
     ]
     status, out, err = fwcrf_command("experiment", "lambda", "lambdas", *arguments)
-    assert status == 0 and out.count("\n") == 2 and "--- lambdas took" in err
+    assert status == 0 and out.count("\n") == 2 + 4 and "--- lambdas took" in err
     page = (tmp_path / "report.html").read_text()
     assert 'id="lambda"' in page and 'id="lambdas"' in page and "are not shown" not in page
     assert b"PASCAL VOC val, the paper" in (tmp_path / "lambda.svg").read_bytes()
-    assert "pairs that the paper tells apart" in out
+    assert "pairs that the paper tells apart" in out and "95 % interval" in out
 
 
 @pytest.mark.parametrize(("arguments", "status", "said"), [

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from fwcrf.apps.files import FileError
-from fwcrf.apps.files.atomic import check_writable, remove_leftovers, staging, writing
+from fwcrf.apps.files.atomic import check_writable, is_special, remove_leftovers, staging, writing
 
 WRITER = """
 import sys
@@ -82,11 +82,34 @@ def test_what_cannot_be_written_is_said_before(tmp_path):
         (tmp_path, "is a folder"),
         (tmp_path / "missing" / "a.png", "there is no folder .*missing; make it first"),
         (tmp_path / "file" / "a.png", "there is no folder"),
-        (Path("/dev/full"), "not a regular file"),
         (Path("/proc/a.png"), "cannot be written"),
     ):
         with pytest.raises(FileError, match=said):
             check_writable(path)
+
+
+def test_special_files_are_written_in_place(tmp_path):
+    """No rename, which would replace a device by a file; no temporary file in its folder."""
+    before = os.stat("/dev/null")
+    assert is_special("/dev/null") and check_writable("/dev/null") == Path("/dev/null")
+    (tmp_path / "link").symlink_to("/dev/null")
+    for path in ("/dev/null", tmp_path / "link"):
+        with writing(path) as file:
+            file.write(b"one")
+    assert (os.stat("/dev/null").st_rdev, os.stat("/dev/null").st_ino) == (before.st_rdev, before.st_ino)
+    assert (tmp_path / "link").is_symlink()
+    os.mkfifo(tmp_path / "pipe")
+    with subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE) as reader:
+        with writing(check_writable(tmp_path / "pipe")) as file:
+            file.write(b"one")
+        assert reader.stdout.read() == b"one"
+    assert sorted(os.listdir(tmp_path)) == ["link", "pipe"]
+    with (
+        pytest.raises(FileError, match="/dev/full cannot be written: No space"),
+        writing("/dev/full") as file,
+    ):
+        file.write(b"one")
+    assert not is_special(tmp_path) and not is_special(tmp_path / "absent")
 
 
 def test_staged_files_are_removed_on_error(tmp_path):

@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 
-from fwcrf.apps.files.settings import KERNELS, Settings
+from fwcrf.apps.files.settings import KERNELS
 from fwcrf.kernels import kernel
 
 
@@ -12,7 +12,3 @@ def test_settings_know_every_kernel_and_its_fields():
         made = kernel.KERNELS[kind]()
         assert names == (*made.bandwidths(), "weight")
         assert {*names} <= {field.name for field in fields(made)}
-
-
-def test_settings_and_refine_have_the_same_default_kernels():
-    assert Settings().arguments()["kernels"] == [kernel.Spatial(), kernel.Bilateral()]

@@ -5,7 +5,7 @@ import pytest
 import fwcrf
 from fwcrf.apps.files import FileError
 from fwcrf.apps.files.settings import Settings, read_settings, write_settings
-from fwcrf.kernels import Bilateral, Spatial
+from fwcrf.kernels import Spatial
 
 POSITIVE = st.floats(1e-3, 1e3)
 SETTINGS = st.builds(
@@ -37,13 +37,21 @@ def test_what_is_written_is_read(tmp_path_factory, settings):
 def test_fingerprints_tell_settings_apart():
     some = [Settings(), Settings(num_steps=9), Settings(solver={"name": "mf"}), Settings(kernels=())]
     assert len({s.fingerprint() for s in some} | {Settings().fingerprint(version="2")}) == 5
-    assert Settings.of({"num_steps": 10}).fingerprint() == Settings().fingerprint()
+    assert Settings.of({"num_steps": 5}).fingerprint() == Settings().fingerprint()
 
 
 def test_defaults_are_those_of_the_library():
-    given = Settings().arguments()
-    assert given["kernels"] == [Spatial(), Bilateral()]
-    assert given["solver"] == fwcrf.solvers.get("l2fw")
+    default = fwcrf.presets.get("default").arguments()
+    assert Settings().arguments() == {**default, "rounding": "nearest"}
+
+
+def test_presets_and_kernels_of_a_file_are_as_in_the_library():
+    paper = fwcrf.presets.get("paper").arguments()
+    assert Settings.of({"preset": "paper"}).arguments() == {**paper, "rounding": "nearest"}
+    own = Settings.of({"kernels": [{"kind": "spatial", "xy": 2}]})
+    assert (own.num_steps, own.balance, own.arguments()["kernels"]) == (10, 0.0, (Spatial(2),))
+    with pytest.raises(FileError, match=r"preset='papers' is not known.*Did you mean 'paper'"):
+        Settings.of({"preset": "papers"})
 
 
 def test_json_and_numbers_that_yaml_takes_for_words(tmp_path):
@@ -57,7 +65,7 @@ def test_json_and_numbers_that_yaml_takes_for_words(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("steps: 3", "has 'steps'; expected any of solver, num_steps, kernels"),
+        ("steps: 3", "has 'steps'; expected any of preset, solver, num_steps, kernels"),
         ("- 1", "holds a list; expected names and values"),
         ("num_steps: many", "num_steps is 'many'; expected a whole number"),
         ("num_steps: -1", "expected a whole number, 0 or more"),
@@ -68,9 +76,11 @@ def test_json_and_numbers_that_yaml_takes_for_words(tmp_path):
         ("solver: {weight: 3}", "expected a name"),
         ("compatibility: .nan", "expected finite numbers"),
         ("compatibility: 2020-01-01", "expected numbers, words and lists"),
+        ("kernels: [{kind: spatial, xy: -1}]", "a spatial kernel has xy -1; expected positive numbers"),
+        ("kernels: [{kind: bilateral, xy: [3, 0]}]", "a bilateral kernel has xy 0; expected positive"),
         ("a: [", "is not YAML"),
         ("a: !!python/object/apply:os.system [ls]", "is not YAML"),
-        ("a: " + "[" * 5000, "is not YAML"),
+        ("a: " + "[" * 5000, "nested more than 32 deep"),
         ("#" * (1 << 21), "larger than"),
     ],
 )

@@ -1,19 +1,23 @@
 import json
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from in_this_process import counted_calls
 from PIL import Image
 from scenes import scene, write_scenes
 
 import fwcrf
 from fwcrf.apps.batch.job import Reading
-from fwcrf.apps.batch.local import attempt
 from fwcrf.apps.batch.manifest import read_manifest
 from fwcrf.apps.files import FileError
 from fwcrf.apps.files.settings import Settings, read_settings
-from fwcrf.apps.tuning import trials, tune
-from fwcrf.apps.tuning.parameters import parameters, ranges, with_parameters
+from fwcrf.apps.tuning import tune
+from fwcrf.apps.tuning.choice import FEWEST
+from fwcrf.apps.tuning.parameters import parameters, per_label, ranges, with_parameters
+from fwcrf.apps.tuning.shared import arguments
+from fwcrf.kernels import kernel
 
 START = Settings(
     solver={"name": "l2fw", "weight": 2.0},
@@ -24,22 +28,17 @@ START = Settings(
 
 @pytest.fixture
 def calls(monkeypatch, num_threads):
-    """Work in this process, and say how often."""
-    count = []
+    return counted_calls(monkeypatch)
 
-    def run(self, items):
-        for i, item in enumerate(items):
-            count.append(item)
-            yield i, attempt(self.job, item)
 
-    monkeypatch.setattr("fwcrf.apps.batch.local.Pool.run", run)
-    return count
+def written(folder, count):
+    scenes = write_scenes(folder / "scenes", count)
+    return read_manifest(scenes / "images", scenes / "scores", truth=scenes / "truth")
 
 
 @pytest.fixture
 def items(tmp_path):
-    scenes = write_scenes(tmp_path / "scenes", 3)
-    return read_manifest(scenes / "images", scenes / "scores", truth=scenes / "truth")
+    return written(tmp_path, 3)
 
 
 def judged(settings, void=255):
@@ -58,15 +57,50 @@ def test_scores_are_those_of_one_confusion_matrix(items, calls):
     tuned = tune(items, START, num_trials=3)
     assert tuned.num_images == 3
     assert tuned.scores_alone == pytest.approx(judged(Settings(num_steps=0)))
+    assert tuned.choice.miou_start == tuned.trials[0].score
     for trial in tuned.trials:
         assert trial.score == pytest.approx(judged(with_parameters(START, trial.point)))
     assert tuned.settings.mapping() == with_parameters(START, tuned.best.point).mapping()
 
 
-def test_better_settings_are_found(items, calls):
-    tuned = tune(items, START, num_trials=12, seed=1)
+def test_better_settings_are_found(tmp_path, calls):
+    tuned = tune(written(tmp_path, FEWEST), START, num_trials=9)
+    assert tuned.choice.index > 0
     assert tuned.best.score > tuned.trials[0].score + 0.02
-    assert len(tuned.trials) == 12
+    assert tuned.choice.miou > tuned.choice.miou_start + 0.02
+    assert np.mean(tuned.best.gains) > 0
+    assert len(tuned.trials) == 9
+
+
+def test_few_images_keep_the_start(items, calls):
+    tuned = tune(items, START, num_trials=4)
+    assert tuned.settings.mapping() == with_parameters(START, parameters(START)).mapping()
+    assert "3 images are too few" in tuned.choice.reason
+    assert tuned.limits == []
+
+
+def test_a_parameter_at_a_limit_is_named(tmp_path, calls, monkeypatch):
+    far = {"spatial.weight": 0.5 * 7.9}
+    monkeypatch.setattr("fwcrf.apps.tuning.trials.design", lambda start, *_, **__: [start, far])
+    tuned = tune(written(tmp_path, FEWEST), START, only=["spatial.weight"])
+    assert tuned.best.point == far
+    assert tuned.limits == ["spatial.weight"]
+
+
+def test_candidates_with_equal_bandwidths_share_a_lattice(monkeypatch):
+    """The labels equal the labels of separate calls, to the last pixel."""
+    built, build = [], kernel._gaussian
+    monkeypatch.setattr(kernel, "_gaussian", lambda *given: built.append(1) or build(*given))
+    image, p, _ = scene(0)
+    names = {"lambda": 0.5, "steps": 5, "spatial.weight": 2.0, "bilateral.weight": 3.0}
+    alike = [START, *(with_parameters(START, {name: value}) for name, value in names.items())]
+    other = with_parameters(START, {"bilateral.xy": 20.0})
+    apart = [fwcrf.refine(image, p, spacing=2.0, **one.arguments()) for one in (*alike, other)]
+    count = len(built)
+    shared = [fwcrf.refine(image, p, spacing=2.0, **given) for given in arguments([*alike, other])]
+    np.testing.assert_array_equal(shared, apart)
+    assert count == 6
+    assert len(built) - count == 2
 
 
 def test_only_what_is_asked_for_changes(items, calls):
@@ -74,7 +108,7 @@ def test_only_what_is_asked_for_changes(items, calls):
     assert [*tuned.trials[0].point] == ["lambda"]
     changed = tuned.settings.mapping() | {"solver": START.mapping()["solver"]}
     assert changed == START.mapping()
-    with pytest.raises(ValueError, match="no parameter 'mu' to tune; expected any of lambda, spatial"):
+    with pytest.raises(ValueError, match="no parameter 'mu' to tune; expected any of lambda, steps, balance"):
         tune(items, START, only=["mu"])
 
 
@@ -82,20 +116,30 @@ def test_what_was_measured_is_not_measured_again(items, calls, tmp_path):
     """As after a kill: with any part of the journal the search goes on, and ends with the same."""
     journal = tmp_path / "j.jsonl"
     first = tune(items, START, num_trials=5, journal=journal)
-    assert len(calls) == 3 * 6
+
+    def measured():
+        return sum(len(candidates) for _, candidates in calls)
+
+    assert measured() == 3 * 6
     content = journal.read_bytes()
     for kept in (len(content), content.index(b"\n", len(content) // 2) - 30, 10):
         calls.clear()
         journal.write_bytes(content[:kept])
-        assert tune(items, START, num_trials=5, journal=journal).trials == first.trials
-        assert len(calls) == 18 - content[:kept].count(b"\n")
-        assert len([json.loads(line) for line in journal.read_bytes().splitlines()[-len(calls) :]]) >= len(
-            calls
-        )
+        again = tune(items, START, num_trials=5, journal=journal)
+        assert (again.trials, again.choice.unseen) == (first.trials, first.choice.unseen)
+        assert measured() == 18 - content[:kept].count(b"\n")
+        added = journal.read_bytes().splitlines()[content[:kept].count(b"\n") + (kept < len(content)) :]
+        assert len([json.loads(line) for line in added]) == measured()
     calls.clear()
     os.utime(items[0].truth, (1, 1))
     tune(items, START, num_trials=5, journal=journal)
-    assert len(calls) == 6
+    assert not calls
+    status = os.stat(items[0].scores)
+    np.save(items[0].scores, np.load(items[0].scores)[::-1])
+    os.utime(items[0].scores, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert os.stat(items[0].scores).st_size == status.st_size
+    tune(items, START, num_trials=5, journal=journal)
+    assert measured() == 6
 
 
 def test_bad_images_are_left_out(items, calls):
@@ -114,12 +158,13 @@ def test_bad_images_are_left_out(items, calls):
 
 def test_warnings_are_passed_on_once(items, calls):
     np.save(items[0].scores, 2 * np.load(items[0].scores))
-    (message,) = tune(items, START, num_trials=2).warnings
+    ((file, message),) = tune(items, START, num_trials=2).warnings
+    assert file == items[0].scores
     assert "sums to 2" in message
 
 
 def test_images_without_truth(items, calls):
-    bare = [trials.replace(items[0], truth=None)]
+    bare = [replace(items[0], truth=None)]
     for given in (bare, []):
         with pytest.raises(ValueError, match="tuning needs images with true labels"):
             tune(given)
@@ -139,8 +184,9 @@ def test_parameters_go_in_and_out():
     two = Settings(kernels=[*Settings().kernels, {"kind": "bilateral", "xy": [3.0, 4.0], "color": 5}])
     found = parameters(two)
     assert found == {
-        "lambda": 1.0, "spatial.weight": 1.0, "spatial.xy": 3.0, "bilateral.weight": 1.0,
-        "bilateral.xy": 80.0, "bilateral.color": 13.0, "bilateral2.weight": 1.0, "bilateral2.color": 5.0,
+        "lambda": 1.0, "steps": 5, "balance": 0.3,
+        "spatial.weight": 0.3, "spatial.xy": 3.0, "bilateral.weight": 2.4,
+        "bilateral.xy": 80.0, "bilateral.color": 6.0, "bilateral2.weight": 1.0, "bilateral2.color": 5.0,
     }  # fmt: skip
     moved = {name: 2 * value for name, value in found.items()}
     assert parameters(with_parameters(two, moved)) == moved
@@ -148,6 +194,12 @@ def test_parameters_go_in_and_out():
     assert "lambda" not in parameters(Settings(solver={"name": "mf"}))
     assert parameters(Settings(solver={"name": "efw"}))["lambda"] == 0.25
     assert all(low < found[name] < high for name, (low, high) in ranges(found).items())
+    apart = per_label(Settings(), 3)
+    assert apart.kernels[1]["weight"] == [2.4, 2.4, 2.4]
+    assert parameters(apart)["bilateral.weight.2"] == 2.4
+    heavier = with_parameters(apart, {"bilateral.weight.2": 1.5, "steps": 7})
+    assert (heavier.kernels[1]["weight"], heavier.num_steps) == ([2.4, 2.4, 1.5], 7)
+    assert apart.kernels[1]["weight"] == [2.4, 2.4, 2.4]
 
 
 @pytest.mark.slow
@@ -158,23 +210,46 @@ def test_in_worker_processes(items):
     )
 
 
-def test_the_command(items, calls, tmp_path, fwcrf_command):
+def test_the_command(tmp_path, calls, fwcrf_command):
+    written(tmp_path, FEWEST)
     scenes, best = tmp_path / "scenes", tmp_path / "best.yaml"
     given = ("tune", scenes / "images", "-s", scenes / "scores", "-t", scenes / "truth", "-o", best)
-    status, out, err = fwcrf_command(*given, "--trials", 3, "--plot", tmp_path / "a.png", "--steps", 2)
+    given += ("--preset", "paper")  # a start that is easily beaten on these images
+    pages = ("--plot", tmp_path / "a.png", "--report", tmp_path / "a.html")
+    status, out, err = fwcrf_command(*given, "--trials", 5, *pages, "--steps", 2)
     assert status == 0, err
-    assert out.splitlines()[0] == "mean IoU over 3 images, 3 trials, seed 0"
-    assert len(err.splitlines()) == 3
+    lines = out.splitlines()
+    assert lines[0] == f"mean IoU over {FEWEST} images, 5 trials, seed 0"
+    assert [line.split()[0] for line in lines[1:5]] == ["scores", "start", "cross-validated", "chosen"]
+    assert len(err.splitlines()) == 5
     with Image.open(tmp_path / "a.png") as picture:
         assert picture.width > 500
-    assert read_settings(best).num_steps == 2
-    assert [line[2:] for line in best.read_text().splitlines()[:4]] == out.splitlines()
+    page = (tmp_path / "a.html").read_text()
+    assert page.count("data:image/png;base64,") == 3
+    assert "cross-validated" in page
+    assert read_settings(best).num_steps in (1, 2, 3, 4)
+    assert [line[2:] for line in best.read_text().splitlines() if line.startswith("#")] == lines
     calls.clear()
-    assert fwcrf_command(*given, "--trials", 3, "--steps", 2)[:2] == (0, out)
+    assert fwcrf_command(*given, "--trials", 5, "--steps", 2)[:2] == (0, out)
     assert calls == []
     status, _, err = fwcrf_command("refine", scenes / "images/0.png", "-s", scenes / "scores/0.npy",
                                    "-o", tmp_path / "b.png", "--config", best)  # fmt: skip
     assert status == 0, err
+
+
+def test_one_weight_per_class(items, calls, tmp_path, fwcrf_command):
+    scenes, best = tmp_path / "scenes", tmp_path / "best.yaml"
+    given = ("tune", scenes / "images", "-s", scenes / "scores", "-t", scenes / "truth", "-o", best)
+    page = tmp_path / "a.html"
+    status, out, err = fwcrf_command(*given, "--trials", 2, "--per-class", "--steps", 2, "--report", page)
+    assert status == 0, err
+    assert "The start is kept" in page.read_text()
+    assert "bilateral.weight.2 2.4" in out
+    assert f"The start is kept: 3 images are too few to choose by; {FEWEST} are the least" in out
+    assert read_settings(best).kernels[1]["weight"] == [2.4, 2.4, 2.4]
+    status, _, err = fwcrf_command(*given, "--per-class", "--only", "bilateral.weight.3")
+    assert status == 2
+    assert "bilateral.weight.2" in err
 
 
 def test_bad_usage_of_the_command(items, tmp_path, fwcrf_command):
@@ -185,8 +260,9 @@ def test_bad_usage_of_the_command(items, tmp_path, fwcrf_command):
         (("-t", scenes / "truth", "-o", tmp_path / "a.json"), "must end in .yaml or .yml"),
         (
             ("-t", scenes / "truth", "-o", tmp_path / "a.yaml", "--plot", "a.gif"),
-            "must end in .png, .svg or .pdf",
+            "must end in .png or .svg or .pdf",
         ),
+        (("-t", scenes / "truth", "-o", tmp_path / "a.yaml", "--report", "a.md"), "must end in .html"),
     ):
         status, _, err = fwcrf_command(*given, *more)
         assert status == 2

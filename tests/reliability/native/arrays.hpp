@@ -38,6 +38,34 @@ template <typename T> void simplex(Choices& c) {
     }
 }
 
+// Transposes with a logarithm, its derivative, and the argmax of rows, with and without a transpose.
+template <typename T>
+void logarithms(Choices& c, std::int64_t batch, std::int64_t rows, std::int64_t columns, int threads) {
+    const std::int64_t size = batch * rows * columns;
+    Array<T> x(size), logs(size), slopes(size), turned(size);
+    for (std::int64_t i = 0; i < size; ++i) x[i] = static_cast<T>(c.any(0, 3) ? c.unit() : 0.0);
+    auto g = numbers<T>(c, size, 1e3);
+    const auto epsilon = static_cast<T>(c.flag() ? 1e-6 : 0.5);
+    native<T>().transpose_log({x.get(), nullptr, logs.get(), batch, rows, columns, 1 - epsilon, epsilon, threads});
+    if (!logs.finite()) found("a logarithm is not finite");
+    native<T>().transpose_log_derivative(
+        {g.get(), x.get(), slopes.get(), batch, rows, columns, 1 - epsilon, epsilon, threads});
+    if (!slopes.finite()) found("the derivative of a logarithm is not finite");
+    if (!columns) return;
+    if (size && c.integer(0, 3) == 0) x[c.any(0, static_cast<int>(size) - 1)] = std::numeric_limits<T>::quiet_NaN();
+    Array<std::int64_t> largest(batch * rows), same(batch * rows);
+    native<T>().argmax(x.get(), batch * rows, columns, largest.get(), threads);
+    native<T>().transpose_array(
+        {x.get(), nullptr, turned.get(), batch, rows, columns, T(1), T(0), threads, same.get()});
+    for (std::int64_t i = 0; i < batch * rows; ++i) {
+        std::int64_t first = 0;
+        const T* const row = x.get() + i * columns;
+        for (std::int64_t j = 1; j < columns && !std::isnan(row[first]); ++j)
+            if (row[j] > row[first] || std::isnan(row[j])) first = j;
+        if (largest[i] != first || same[i] != first) found("the argmax is another one");
+    }
+}
+
 template <typename T> void grid(Choices& c) {
     const std::int64_t outer = c.integer(0, 4), length = c.integer(0, 30), inner = c.integer(0, 30);
     const std::int64_t radius = c.integer(0, 40);
@@ -71,6 +99,7 @@ template <typename T> void grid(Choices& c) {
         native<T>().energies(args);
         if (!likely.finite()) found("the energy of a probability is not finite");
     }
+    logarithms<T>(c, outer, length, inner, threads);
     const int axes = c.integer(1, 3), channels = c.integer(0, 4);
     std::int64_t sizes[3], n = 1;
     for (int a = 0; a < axes; ++a) n *= sizes[a] = c.integer(1, 6);
@@ -80,6 +109,15 @@ template <typename T> void grid(Choices& c) {
     const Pixels<T> pixels{values.get(), images, n * channels, channels, 1, channels};
     bilateral_features(pixels, sizes, axes, inverse.get(), features.get(), threads);
     if (!features.finite()) found("features are not finite");
+    // The same values with the channels first.
+    Array<T> planes(values.size), same(features.size);
+    for (std::int64_t b = 0; b < images; ++b)
+        for (std::int64_t i = 0; i < n; ++i)
+            for (int k = 0; k < channels; ++k) planes[(b * channels + k) * n + i] = values[(b * n + i) * channels + k];
+    const Pixels<T> strided{planes.get(), images, n * channels, 1, n, channels};
+    bilateral_features(strided, sizes, axes, inverse.get(), same.get(), threads);
+    for (std::int64_t i = 0; i < same.size; ++i)
+        if (same[i] != features[i]) found("features depend on the strides of the image");
 }
 
 template <typename T> void columns(Choices& c) {
@@ -90,6 +128,10 @@ template <typename T> void columns(Choices& c) {
     const SpanArgs<T> spans{x.get(), u.get(), n, labels, gap.get(), most.get(), threads};
     native<T>().label_spans(spans);
     if (n && (!gap.finite() || !most.finite())) found("a span is not finite");
+    Array<T> nothing(labels);
+    native<T>().label_spans({nullptr, u.get(), n, labels, gap.get(), nothing.get(), threads});
+    for (std::int64_t j = 0; j < labels && n; ++j)
+        if (nothing[j] != T(0)) found("a probability where there is none");
     Array<std::int64_t> which(count);
     for (std::int64_t j = 0; j < count; ++j) which[j] = c.any(0, static_cast<int>(labels) - 1);
     take_columns(x.get(), n, labels, which.get(), count, taken.get(), threads);
@@ -107,6 +149,27 @@ template <typename T> void columns(Choices& c) {
     native<T>().merge_labels(merge);
     native<T>().unmerge_labels(merge);
     if (!few.finite() || !back.finite()) found("labels that were taken together are not finite");
+    // Without x the rows are softmax(-unary), for which scale -1 needs no array; with scale 0 labels are dropped.
+    MergeArgs<T> other_way = merge;
+    other_way.x = nullptr;
+    other_way.scale = T(-1);
+    other_way.few = nullptr;
+    native<T>().merge_labels(other_way);
+    if (!energies.finite() && count < labels) {
+        bool merged = false;
+        for (std::int64_t j = 0; j < labels; ++j) merged |= other[j] != T(0);
+        if (merged) found("the energy of merged labels is not finite");
+    }
+    other_way.few = few.get();
+    native<T>().merge_labels(other_way);
+    if (!few.finite()) found("merged labels of softmax are not finite");
+    Array<T> dropped(n * count), kept(n * count);
+    other_way.scale = T(0);
+    other_way.few = dropped.get();
+    other_way.few_unary = kept.get();
+    other_way.x = c.flag() ? x.get() : nullptr;
+    native<T>().merge_labels(other_way);
+    if (!dropped.finite() || !kept.finite()) found("labels that were left are not finite");
 }
 
 void blocks(Choices& c) {

@@ -46,7 +46,7 @@ template <typename T> Built<T> built(Choices& c, std::int64_t batch, std::int64_
     Array<std::int32_t> index(batch * n * corners);
     Array<T> weight(batch * n * corners);
     Array<std::int64_t> order(batch * n * order_words(corners));
-    const Points<T> points{features.get(), batch, n, d, false};
+    const Points<T> points{features.get(), batch, n, d, c.flag()};
     const Graph graph = build(points, scale, lows.get(), highs.get(), index.get(), weight.get(), order.get(), threads);
     if (!weight.finite()) found("weights are not finite");
     for (std::int64_t i = 0; i < index.size; ++i)
@@ -100,6 +100,17 @@ template <typename T> void fitted(Choices& c, std::int64_t batch, std::int64_t n
         if (!(std::abs(weight[i]) <= std::abs(l.weight[i]))) found("a weight has grown by its place");
 }
 
+// Normalized weights, for as many corners as one word holds.
+template <typename T> void normalized(std::int64_t batch, std::int64_t n, Built<T>& l, int threads) {
+    if (l.corners > kTabled) return;
+    Array<T> factor(batch, T(1)), out(l.weight.size), shift(batch * n), minus(batch * n);
+    const RowSums sums = native<T>().normalize({batch, n, l.vertices, l.corners, l.index.get(), l.weight.get(),
+                                                l.order.get(), l.neighbors.get(), factor.get(), -0.3, 0.5, -0.1,
+                                                out.get(), shift.get(), minus.get(), threads});
+    if (!out.finite() || !shift.finite() || !minus.finite()) found("normalized weights are not finite");
+    if (!(sums.least > 0 && sums.least <= sums.most)) found("row sums are not positive");
+}
+
 template <typename T> void lattice(Choices& c) {
     const int threads = c.integer(1, 2);
     const std::int64_t batch = c.integer(1, 2), n = c.integer(1, c.integer(0, 5) ? 20 : 150), rows = batch * n;
@@ -127,6 +138,7 @@ template <typename T> void lattice(Choices& c) {
     seen = native<T>().filter(args);
     if (seen == spoilt) found("whether x is finite was not seen");
     fitted(c, batch, n, l, threads);
+    normalized(batch, n, l, threads);
     const std::int64_t most = 4 * native<T>().lanes();
     if (channels <= most) {
         Array<T> dots(rows * l.corners);
@@ -186,12 +198,18 @@ template <typename T> void model(Choices& c) {
     terms[0].lattice.identity = T(-0.1);
     terms[0].lattice.order = static_cast<BlurOrder>(c.integer(0, 2));
 
-    const auto most = static_cast<int>(kMostLabels<T>);
-    const int kind = c.integer(0, 4);
-    const std::int64_t labels = kind == 4 ? 2 : c.integer(1, kind ? std::min(most, 24) : most), size = n * labels;
-    auto matrices = numbers<T>(c, labels * labels, 10), shift = numbers<T>(c, n, 10);
-    // Steps as in inference: Potts, no gradients, no duals. Then two labels are one number per pixel.
+    // Steps as in inference: Potts, no gradients, no duals. Then two labels are one number per pixel, and any number of
+    // labels goes, in panels. Otherwise rows end at every number of vectors, or one label before or behind it.
     const bool plain = c.flag(), alone = c.flag() && plain;
+    const auto most = static_cast<int>(kMostLabels<T>), lanes = static_cast<int>(native<T>().lanes());
+    const int kind = c.integer(0, 5);
+    const int rows = std::clamp(lanes * c.integer(1, 16) + c.integer(-1, 1), 1, most);
+    const std::int64_t labels = kind == 5            ? 2
+                                : kind == 4 && plain ? c.integer(most - 1, 3 * most)
+                                : kind >= 3          ? rows
+                                                     : c.integer(1, kind ? std::min(most, 24) : most);
+    const std::int64_t size = n * labels;
+    auto matrices = numbers<T>(c, labels * labels, 10), shift = numbers<T>(c, n, 10);
     for (Term<T>& term : terms) {
         term.potts = static_cast<T>(c.normal());
         term.matrix = !plain && c.flag() ? matrices.get() : nullptr;

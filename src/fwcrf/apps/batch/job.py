@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from fwcrf.apps.batch.manifest import Item
 from fwcrf.apps.files.atomic import staging
+from fwcrf.apps.files.digest import content_identity, sha256
 from fwcrf.apps.files.errors import FileError
 from fwcrf.apps.files.images import Picture, read_image
 from fwcrf.apps.files.labels import encode_labels
 from fwcrf.apps.files.limits import DEFAULT_LIMIT
 from fwcrf.apps.files.scores import Given, read_scores
 from fwcrf.apps.files.settings import Settings
+from fwcrf.torch_ops.printed import in_one_line
+
+if TYPE_CHECKING:
+    from fwcrf.inputs.resample import Align
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,7 @@ class Reading:
     void: int = 255  # value of unlabelled pixels in label maps
     resize: Literal["scores", "image"] | None = None
     limit: int = DEFAULT_LIMIT
+    align: Align = "centers"  # place of the scores on the image, for resize
 
 
 _DEFAULT_READING = Reading()
@@ -48,6 +52,56 @@ class Refined:
     labels: np.ndarray
     probabilities: np.ndarray | None = None
 
+    __repr__ = in_one_line
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """An image and its scores as read from files, ready for ``fwcrf.refine``."""
+
+    names: tuple[str, str]  # of the image and of the scores, for messages
+    picture: Picture
+    values: np.ndarray  # the scores
+    options: dict[str, Any]  # arguments of ``fwcrf.refine`` that follow from the files
+
+    def refine(self, arguments: dict[str, Any], *, return_probabilities: bool = False) -> Refined:
+        """Result of ``fwcrf.refine`` with the arguments of ``Settings.arguments``."""
+        import fwcrf
+
+        options = {**arguments, **self.options, "return_probabilities": return_probabilities}
+        try:
+            found = fwcrf.refine(self.picture.values, self.values, **options)
+        except ValueError as error:
+            # The message is about arrays; the reader of the message knows files.
+            raise FileError(f"{' with '.join(self.names)}: {error}") from error
+        return Refined(self.picture, *found) if return_probabilities else Refined(self.picture, found)
+
+
+def read_files(image: Path | str, scores: Path | str, reading: Reading = _DEFAULT_READING) -> Inputs:
+    """An image file and a file of scores."""
+    picture = read_image(image, limit=reading.limit)
+    given = read_scores(
+        scores, kind=reading.kind, key=reading.key, label_axis=reading.label_axis, limit=reading.limit
+    )
+    values = given.values
+    dims = picture.spatial_dims or values.ndim - (given.kind != "labels")
+    options: dict[str, Any] = {
+        "from_logits": given.kind == "logits",
+        "spatial_dims": dims,
+        "spacing": picture.spacing,
+        "resize": reading.resize,
+        "align": reading.align,
+    }
+    if given.kind != "labels" and values.ndim > dims and reading.label_axis not in (-1, dims):
+        try:
+            _check_file_axes(picture, values, given.kind, dims, reading.label_axis)
+        except ValueError as error:
+            raise FileError(f"{image} with {scores}: {error}") from error
+    if given.kind == "labels":
+        values = without_void(values, reading.void, str(scores))
+        options |= {"from_labels": reading.confidence or True, "num_labels": reading.num_labels}
+    return Inputs((str(image), str(scores)), picture, values, options)
+
 
 def refine_files(
     image: Path | str,
@@ -58,29 +112,16 @@ def refine_files(
     return_probabilities: bool = False,
 ) -> Refined:
     """Result of ``fwcrf.refine`` for an image file and a file of scores."""
-    import fwcrf
+    inputs = read_files(image, scores, reading)
+    return inputs.refine(settings.arguments(), return_probabilities=return_probabilities)
 
-    picture = read_image(image, limit=reading.limit)
-    given = read_scores(
-        scores, kind=reading.kind, key=reading.key, label_axis=reading.label_axis, limit=reading.limit
-    )
-    values, options = given.values, {}
-    if given.kind == "labels":
-        values = without_void(values, reading.void, str(scores))
-        options = {"from_labels": reading.confidence or True, "num_labels": reading.num_labels}
-    dims = picture.spatial_dims or values.ndim - (given.kind != "labels")
-    found = fwcrf.refine(
-        picture.values,
-        values,
-        **settings.arguments(),
-        **options,
-        from_logits=given.kind == "logits",
-        spatial_dims=dims,
-        spacing=picture.spacing,
-        resize=reading.resize,
-        return_probabilities=return_probabilities,
-    )
-    return Refined(picture, *found) if return_probabilities else Refined(picture, found)
+
+def _check_file_axes(picture: Picture, values: np.ndarray, kind: str, dims: int, label_axis: int) -> None:
+    """Refuse scores whose labels are elsewhere; the message counts the axes of the file."""
+    from fwcrf.inputs.arrays import check_label_axis, locate
+
+    as_stored = np.moveaxis(values, -1, label_axis)
+    check_label_axis(locate(picture.values, "image", dims).grid, locate(as_stored, kind, dims, label_axis))
 
 
 def without_void(labels: np.ndarray, void: int, name: str) -> np.ndarray:
@@ -100,7 +141,8 @@ class Staged:
     """A finished output in a temporary file."""
 
     temporary: str
-    sha256: str
+    sha256: str  # of its content
+    key: str  # of its inputs and settings, see RefineJob.key
     warnings: tuple[str, ...] = ()
 
 
@@ -120,6 +162,8 @@ class RefineJob:
 
         torch.set_num_threads(1)
         output = Path(self.folder) / item.output
+        # Before the inputs are read: if they change afterwards, the next batch sees another key.
+        key = self.key(item)
         with recorded_warnings() as messages:
             found = refine_files(item.image, item.scores, self.settings, self.reading)
         try:
@@ -127,14 +171,13 @@ class RefineJob:
                 encode_labels(file, output.name, found.labels, affine=found.picture.affine)
         except OSError as error:
             raise FileError(f"{output} cannot be written: {error.strerror or error}.") from error
-        digest = hashlib.sha256(temporary.read_bytes()).hexdigest()
-        return Staged(str(temporary), digest, tuple(messages))
+        return Staged(str(temporary), sha256(temporary), key, tuple(messages))
 
     def key(self, item: Item) -> str:
-        """Hash of everything that the output depends on: settings, input files and version."""
+        """Hash of everything that the output depends on: settings, content of the input files and version."""
         from fwcrf import __version__
 
-        files = [file_identity(path) for path in (item.image, item.scores)]
+        files = [content_identity(path) for path in (item.image, item.scores)]
         return self.settings.fingerprint(version=__version__, reading=asdict(self.reading), files=files)
 
 
@@ -146,12 +189,3 @@ def recorded_warnings() -> Iterator[list[str]]:
         warnings.simplefilter("always")
         yield messages
     messages += dict.fromkeys(str(w.message) for w in recorded)
-
-
-def file_identity(path: str) -> list[Any]:
-    """Name, size and modification time of a file; the name alone if it cannot be read."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return [Path(path).name]
-    return [Path(path).name, status.st_size, status.st_mtime_ns]

@@ -2,20 +2,23 @@
 
 A line is written when an output is finished, before it is renamed into place. It has the hash of the output's
 bytes and a key, the hash of its inputs and settings. A file whose hash is in the journal is complete; if the
-key is also unchanged, it is up to date. Damaged lines are ignored.
+key is also unchanged, it is up to date. A key without hashes of the inputs' content, as earlier versions
+wrote it, equals no key of this version: its output is made again. Damaged lines are ignored.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, Literal
 
+from fwcrf.apps.files.digest import sha256
 from fwcrf.apps.files.errors import FileError
+from fwcrf.apps.files.safe_json import load_json
 
 NAME = "fwcrf-batch.jsonl"
 
@@ -28,6 +31,10 @@ class Journal:
     def __init__(self, folder: Path | str) -> None:
         self.path: Path = Path(folder) / NAME
         self.keys: dict[tuple[str, str], set[str]] = defaultdict(set)
+        if self.path.is_symlink():
+            raise FileError(
+                f"{self.path} is a symbolic link; expected a journal in the folder. Remove the link."
+            )
         if self.path.exists():
             for line in self.path.read_bytes().splitlines():
                 self._parse(line)
@@ -41,15 +48,21 @@ class Journal:
     def __exit__(self, *_: object) -> None:
         self.file.close()
 
-    def state(self, output: str, key: str) -> State:
-        """State of an output. "foreign": the journal does not know its bytes; "stale": its key changed."""
+    def state(self, output: str, key: Callable[[], str]) -> State:
+        """State of an output. "foreign": the journal does not know its bytes; "stale": its key changed.
+
+        ``key`` hashes the inputs, so it is called only for an output that is complete.
+        """
         path = self.path.parent / output
+        # A link may lead out of the folder, or to another output.
+        if path.is_symlink():
+            return "foreign"
         if not path.exists():
             return "missing"
-        keys = self.keys.get((output, _hash(path)))
+        keys = self.keys.get((output, sha256(path)))
         if not keys:
             return "foreign"
-        return "done" if key in keys else "stale"
+        return "done" if key() in keys else "stale"
 
     def add(self, output: str, key: str, sha256: str) -> None:
         self.note({"output": output, "key": key, "sha256": sha256})
@@ -67,15 +80,7 @@ class Journal:
 
     def _parse(self, line: bytes) -> None:
         try:
-            read = json.loads(line)
+            read = load_json(line, NAME)
             self.keys[read["output"], read["sha256"]].add(read["key"])
         except (ValueError, KeyError, TypeError):
             pass
-
-
-def _hash(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-    return digest.hexdigest()

@@ -151,8 +151,8 @@ def attempt(job: Callable[[Any], Any], item: Any) -> Any:
     """Result of ``job(item)``, or a ``Failure`` with the message of the exception."""
     try:
         return job(item)
-    except MemoryError:
-        return Failure("there is too little memory for it")
+    except MemoryError as error:
+        return Failure(": ".join(filter(None, ("there is too little memory for it", str(error)))))
     # These messages are complete sentences; the name of the class adds nothing.
     except (ValueError, OSError) as error:
         return Failure(str(error))

@@ -18,6 +18,7 @@ try:
 except ImportError:  # Windows has no fcntl; there batches are not locked
     fcntl = None
 
+NAME = ".fwcrf-batch.lock"
 _PATIENCE = 10.0  # seconds to wait for the workers of a killed batch to exit
 
 
@@ -42,7 +43,13 @@ def share(folder: Path | str) -> None:
 
 
 def _open(folder: Path | str) -> int:
-    return os.open(Path(folder) / ".fwcrf-batch.lock", os.O_CREAT | os.O_RDWR, 0o666)
+    path = Path(folder) / NAME
+    try:
+        # A link would create or open a file outside of the folder.
+        return os.open(path, os.O_CREAT | os.O_RDWR | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    except OSError as error:
+        link = " It is a symbolic link; remove the link." if path.is_symlink() else ""
+        raise FileError(f"{path} cannot be opened: {error.strerror or error}.{link}") from error
 
 
 def _lock_exclusively(descriptor: int, folder: Path | str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from fwcrf.apps.files.errors import FileError
 from fwcrf.apps.files.formats import format_by_name, stem
+from fwcrf.apps.files.safe_json import load_json
 
 _IMAGES = ("png", "jpeg", "tiff", "npy", "npz", "nifti")
 
@@ -96,8 +96,10 @@ def _of_list(path: Path, ending: str) -> Iterator[Item]:
             if name not in given:
                 raise FileError(f"{path}, line {number} has no {name!r}; expected a path.")
         output = given.get("output", f"{stem(given['image'])}{ending}")
-        if PurePosixPath(output).is_absolute() or ".." in PurePosixPath(output).parts:
-            raise FileError(f"{path}, line {number}: output {output!r} leaves the output folder.")
+        for name, value in given.items():
+            if "\0" in value:
+                raise FileError(f"{path}, line {number}: {name} {value!r} has a NUL character; remove it.")
+        check_inside(output, f"{path}, line {number}: ")
         places = {k: str(path.parent / v) for k, v in given.items() if k != "output"}
         yield Item(places["image"], places["scores"], output, places.get("truth"))
 
@@ -116,7 +118,7 @@ def _rows(path: Path) -> Iterator[tuple[int, dict]]:
             elif path.suffix in (".jsonl", ".ndjson"):
                 for number, line in enumerate(file, 1):
                     if line.strip():
-                        row = json.loads(line)
+                        row = load_json(line, f"{path}, line {number}")
                         if not isinstance(row, dict):
                             raise FileError(f"{path}, line {number} is not an object: {{...}}.")
                         yield number, row
@@ -126,13 +128,22 @@ def _rows(path: Path) -> Iterator[tuple[int, dict]]:
                 )
     except OSError as error:
         raise FileError(f"{path} cannot be read: {error.strerror or error}.") from error
-    except (csv.Error, json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (csv.Error, UnicodeDecodeError) as error:
         raise FileError(f"{path} cannot be read as {path.suffix[1:].upper()}: {error}.") from error
+
+
+def check_inside(output: str, place: str = "") -> None:
+    """Raise FileError if the path ``output`` leaves its folder. ``place`` is the start of the message."""
+    if PurePosixPath(output).is_absolute() or ".." in PurePosixPath(output).parts:
+        raise FileError(f"{place}output {output!r} leaves the output folder; expected a path inside it.")
+    if "\0" in output:
+        raise FileError(f"{place}output {output!r} has a NUL character; remove it.")
 
 
 def _check_outputs(items: Iterable[Item]) -> None:
     images = defaultdict(list)
     for item in items:
+        check_inside(item.output)
         images[str(PurePosixPath(item.output))].append(item.image)
     for output, several in images.items():
         if len(several) > 1:

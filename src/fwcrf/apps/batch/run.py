@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from fwcrf.apps.batch import lock
@@ -13,7 +13,7 @@ from fwcrf.apps.batch.job import RefineJob, Staged
 from fwcrf.apps.batch.journal import Journal
 from fwcrf.apps.batch.local import Failure
 from fwcrf.apps.batch.local import run as run_locally
-from fwcrf.apps.batch.manifest import Item
+from fwcrf.apps.batch.manifest import Item, check_inside
 from fwcrf.apps.files.atomic import put_in_place, remove_leftovers
 from fwcrf.apps.files.errors import FileError
 from fwcrf.apps.files.labels import check_labels_name
@@ -67,8 +67,7 @@ def run(
         places = {(folder / item.output).parent for item in items}
         for place in places:
             remove_leftovers(place)
-        keys = {item: job.key(item) for item in items}
-        plan = _plan(journal, items, keys, overwrite)
+        plan = _plan(journal, items, job, overwrite)
         planned(plan)
         journal.note({"settings": job.settings.mapping(), "items": len(items), "todo": len(plan.todo)})
         engine = engine or partial(run_locally, prepare=partial(lock.share, job.folder))
@@ -76,7 +75,7 @@ def run(
             for index, result in engine(job, plan.todo, num_workers=num_workers):
                 item = plan.todo[index]
                 if isinstance(result, Staged):
-                    result = _finish(journal, folder, item, keys[item], result)
+                    result = _finish(journal, folder, item, result)
                 if isinstance(result, Failure):
                     journal.note({"output": item.output, "error": result.message})
                     yield Outcome(item, result.message)
@@ -88,17 +87,26 @@ def run(
 
 
 def _check_outputs(folder: Path, items: Sequence[Item]) -> None:
+    for item in items:
+        check_inside(item.output)
+        check_labels_name(item.output)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for item in items:
-            check_labels_name(item.output)
-            (folder / item.output).parent.mkdir(parents=True, exist_ok=True)
+        for parent in {PurePosixPath(item.output).parent for item in items}:
+            for part in (*reversed(parent.parents), parent):
+                # The folder itself may be a link: its user chose it. A link inside leads elsewhere.
+                if part.name and (folder / part).is_symlink():
+                    raise FileError(
+                        f"{folder / part} is a symbolic link, and outputs stay inside {folder}; remove it, "
+                        "or choose another folder."
+                    )
+            (folder / parent).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(f"{folder} cannot be made: {error.strerror or error}.") from error
 
 
-def _plan(journal: Journal, items: Sequence[Item], keys: dict[Item, str], overwrite: bool) -> Plan:
-    states = {item: journal.state(item.output, keys[item]) for item in items}
+def _plan(journal: Journal, items: Sequence[Item], job: RefineJob, overwrite: bool) -> Plan:
+    states = {item: journal.state(item.output, partial(job.key, item)) for item in items}
     foreign = [item for item in items if states[item] == "foreign"]
     if foreign and not overwrite:
         raise FileError(
@@ -110,10 +118,10 @@ def _plan(journal: Journal, items: Sequence[Item], keys: dict[Item, str], overwr
     return Plan([item for item in items if states[item] != "done"], count("done"), count("stale"))
 
 
-def _finish(journal: Journal, folder: Path, item: Item, key: str, staged: Staged) -> Staged | Failure:
+def _finish(journal: Journal, folder: Path, item: Item, staged: Staged) -> Staged | Failure:
     try:
-        journal.add(item.output, key, staged.sha256)
-        put_in_place(Path(staged.temporary), folder / item.output)
+        journal.add(item.output, staged.key, staged.sha256)
+        put_in_place(Path(staged.temporary), folder / item.output, follow=False)
     except FileNotFoundError:
         return Failure(
             f"a worker wrote {staged.temporary}, which does not exist on this machine; the output folder "

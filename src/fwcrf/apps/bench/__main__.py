@@ -7,9 +7,10 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from fwcrf.apps.bench import compare
+from fwcrf.apps.printable import printable
 
 # Modules with a function ``run``. Each is imported on use, so that --help does not import torch.
 RUNS = (
@@ -29,9 +30,10 @@ RUNS = (
     "anneal",
     "choosing",
     "lp",
+    "points",
 )
 # Not timings: run only if named.
-APART = ("accuracy", "anneal", "choosing", "lp")
+APART = ("accuracy", "anneal", "choosing", "lp", "points")
 RESULTS = "bench-results"
 QUICK_ROUNDS = 3
 QUIET = 0.9  # fraction of the requested cores below which the machine counts as busy
@@ -72,8 +74,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(1)
 
 
+class _Parser(argparse.ArgumentParser):
+    """Parser whose messages have no control characters."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(printable(message))
+
+
 def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="fwcrf bench",
         description="Time the library, in alternation with the installed peer libraries.",
         epilog=f"Results go to {RESULTS}/. Compare only ratios within one run; set "

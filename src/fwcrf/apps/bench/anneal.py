@@ -27,6 +27,7 @@ from fwcrf.pairwise import of_image
 from fwcrf.regularizers import Entropy, Regularizer, SquaredL2
 from fwcrf.solvers import get, minimize
 from fwcrf.stepsizes import Geometric
+from fwcrf.torch_ops.printed import in_one_line
 
 WEIGHTS = {"1, 1": (1.0, 1.0), "3, 10": (3.0, 10.0)}  # spatial, bilateral
 PAPER = ["mf", "efw", "l2fw", "fw"]
@@ -39,6 +40,8 @@ class Scene(NamedTuple):
     name: str
     image: np.ndarray  # (h, w, 3)
     logits: Tensor  # (L, h, w)
+
+    __repr__ = in_one_line
 
 
 # --- scenes ------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from fwcrf.apps.bench.timing import Plan
 from fwcrf.apps.evaluation import Confusion
 from fwcrf.kernels import Bilateral, Spatial
 from fwcrf.kernels.kernel import Kernel
+from fwcrf.torch_ops.printed import in_one_line
 
 VOC_IMAGES = 16
 
@@ -34,6 +35,8 @@ class DataSet(NamedTuple):
     ignored: int
     kernels: list[Kernel]
     thin: list[int]  # labels of objects a few pixels wide
+
+    __repr__ = in_one_line
 
 
 SETS = {

@@ -24,6 +24,7 @@ from fwcrf.features import bilateral, pixels, positions
 from fwcrf.kernels import Lattice
 from fwcrf.pairwise import dense
 from fwcrf.solvers import minimize
+from fwcrf.torch_ops.printed import in_one_line
 
 XY, COLOR, SPATIAL = 80.0, 13.0, 3.0
 
@@ -36,6 +37,8 @@ class Peer:
     inference: Inference
     note: str
     threads: bool  # True if it uses several threads
+
+    __repr__ = in_one_line
 
 
 def available() -> dict[str, Peer]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import os
-import sys
 import warnings
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from fwcrf.apps.cli import batch, bench, demo, evaluate, experiment, map, refine, train, tune
+from fwcrf.apps.cli.flags import in_flags
+from fwcrf.apps.cli.progress import say
+
+# ClickException, the base of all errors about options and arguments: of click, or of a copy inside typer.
+_Misuse: Any = typer.BadParameter.__mro__[2]
 
 # Help is plain text: importing rich takes longer than all other imports together.
 app: typer.Typer = typer.Typer(
@@ -56,18 +61,23 @@ def common(
 def run(arguments: list[str] | None = None) -> int:
     """Run a command and return its exit status. Expected errors are printed without a traceback."""
     # The message alone: the source line of a warning means nothing to a user.
-    warnings.showwarning = lambda message, *_, **__: print(f"fwcrf: {message}", file=sys.stderr)
+    warnings.showwarning = lambda message, *_, **__: say(f"fwcrf: {in_flags(str(message))}")
     try:
-        app(arguments, prog_name="fwcrf")
+        status = app(arguments, prog_name="fwcrf", standalone_mode=False)
+        return status if isinstance(status, int) else 0
     except SystemExit as status:
         return status.code if isinstance(status.code, int) else int(status.code is not None)
-    except MemoryError:
-        problem = "there is too little memory for this"
+    except _Misuse as error:
+        text = io.StringIO()
+        error.show(file=text)
+        for line in text.getvalue().splitlines():
+            say(in_flags(line))
+        return error.exit_code
+    except MemoryError as error:
+        problem = ": ".join(filter(None, ("there is too little memory for this", str(error))))
     except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
         if os.environ.get("FWCRF_TRACEBACK"):
             raise
-        problem = str(error)
-    else:
-        return 0
-    print(f"fwcrf: {problem}", file=sys.stderr)
+        problem = in_flags(str(error))
+    say(f"fwcrf: {problem}")
     return 1

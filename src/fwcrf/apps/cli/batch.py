@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from fwcrf.apps.cli.flags import in_flags
 from fwcrf.apps.cli.options import reading_of, settings_of, takes
-from fwcrf.apps.cli.progress import print_warnings, progress
+from fwcrf.apps.cli.progress import print_warnings, progress, say
 
 if TYPE_CHECKING:
     from fwcrf.apps.batch.job import Reading
@@ -56,11 +56,18 @@ def batch(
     from fwcrf.apps.batch.job import RefineJob
     from fwcrf.apps.batch.manifest import read_manifest
     from fwcrf.apps.batch.run import run
+    from fwcrf.apps.files.labels import check_labels_name
 
     if source.is_dir() and scores is None:
         raise typer.BadParameter(
             f"{source} is a folder; give the folder of its scores.", param_hint="--scores"
         )
+    if not source.is_dir() and scores is not None:
+        raise typer.BadParameter(f"{source} is a list, which names the scores itself.", param_hint="--scores")
+    try:
+        check_labels_name(f"name{ending}")
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--ending") from error
     if address is not None and engine != "ray":
         raise typer.BadParameter("needs --engine ray.", param_hint="--address")
     if engine == "ray":
@@ -86,10 +93,11 @@ def batch(
         ):
             failed += outcome.error is not None
             done += outcome.error is None
-            warnings += outcome.warnings
-            advance(f"failed: {outcome.item.image}: {outcome.error}" if outcome.error else None)
+            warnings += [(outcome.item.scores, message) for message in outcome.warnings]
+            error = outcome.error and in_flags(outcome.error)
+            advance(f"failed: {outcome.item.image}: {error}" if error else None)
     print_warnings(warnings)
-    print(f"{done} refined, {len(items) - done - failed} done before, {failed} failed", file=sys.stderr)
+    say(f"{done} refined, {len(items) - done - failed} done before, {failed} failed")
     raise typer.Exit(1 if failed else 0)
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fwcrf.apps.cli.options import config_of
+
 if TYPE_CHECKING:
     from fwcrf.apps.data import Classes
 
@@ -60,12 +62,12 @@ def evaluate(
     from fwcrf.apps.evaluation import Measures, Views, predict
     from fwcrf.apps.evaluation import evaluate as measure
     from fwcrf.apps.evaluation.labels import stored
-    from fwcrf.apps.training import build, read_config
+    from fwcrf.apps.training import build
 
     trained = Path(run).is_dir()
     if steps is not None:
         changes = [*(changes or ()), f"crf.num_steps={steps}"]
-    config = read_config(Path(run) / "config.yaml" if trained else run, changes or ())
+    config = config_of(Path(run) / "config.yaml" if trained else run, changes or ())
     dataset = build.dataset(config.data, split or config.data.val or config.data.train)
     measures = Measures(_subsets(subsets or [], dataset.classes), trimaps or (), boundary)
     views = Views(tuple(scales or (1.0,)), flip)
@@ -100,5 +102,8 @@ def _subsets(texts: list[str], classes: Classes) -> dict[str, list[int]]:
         name, equals, members = text.partition("=")
         if not equals:
             raise typer.BadParameter(f"{text!r}; expected NAME=CLASS,CLASS,...", param_hint="--subset")
-        found[name] = classes.numbers(members.split(","))
+        try:
+            found[name] = classes.numbers(members.split(","))
+        except ValueError as error:
+            raise typer.BadParameter(f"{text!r}: {error}", param_hint="--subset") from error
     return found

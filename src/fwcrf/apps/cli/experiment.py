@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -45,7 +46,7 @@ def experiment(
         ),
     ] = None,
 ) -> None:
-    """Run experiments of the paper. Each writes NAME.csv, NAME.svg and NAME.txt (its conclusion).
+    """Run experiments of the paper. Each writes NAME.csv, NAME.svg, NAME.txt and NAME-verdicts.csv.
 
     Several also write report.html. After an interruption, the same command resumes.
     """
@@ -58,6 +59,8 @@ def experiment(
             raise typer.BadParameter(
                 f"{name!r}; expected all, or one of {', '.join(EXPERIMENTS)}.", param_hint="NAME"
             )
+    if data is None and not os.environ.get("FWCRF_DATA"):
+        raise typer.BadParameter("give the folder of the images, or set FWCRF_DATA.", param_hint="--data")
     folder = data_folder(data)
     output.mkdir(parents=True, exist_ok=True)
     with progress("experiments", 0) as advance:
@@ -66,4 +69,4 @@ def experiment(
         )
         outcomes = run(list(EXPERIMENTS) if "all" in names else names, setup)
     for outcome in outcomes:
-        print(f"{outcome.name}: {outcome.conclusion}")
+        print(f"{outcome.name}\n{outcome.conclusion}")

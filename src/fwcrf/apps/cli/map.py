@@ -50,6 +50,12 @@ def map_(
     settings: dict[str, Any] = {} if lambda_ is None else {"weight": lambda_}
     if restarts:
         settings |= {"restarts": restarts, "seed": seed}
+    if restarts and rounding != "bcd":
+        raise typer.BadParameter("needs --rounding bcd.", param_hint="--restarts")
+    try:
+        fwcrf.solvers.get(solver, **({} if lambda_ is None else {"weight": lambda_}))
+    except (ValueError, TypeError) as error:
+        raise typer.BadParameter(str(error), param_hint="--solver") from error
     mrf = fwcrf.read_uai(model, evidence=evidence)
     start = time.perf_counter()
     found = mrf.solve(solver, steps, rounding, **settings)

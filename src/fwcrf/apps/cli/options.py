@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,6 +14,7 @@ import typer
 if TYPE_CHECKING:
     from fwcrf.apps.batch.job import Reading
     from fwcrf.apps.files.settings import Settings
+    from fwcrf.apps.training.config import Config
 
 
 def takes(**groups: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -51,33 +52,52 @@ def settings_of(
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Settings in YAML, as `fwcrf tune` writes them.")
     ] = None,
+    preset: Annotated[
+        Literal["default", "paper", "pydensecrf", "pseudo-labels", "scribbles", "binary"] | None,
+        typer.Option(help="Settings for a purpose; the options below replace single ones."),
+    ] = None,
     solver: Annotated[str | None, typer.Option(metavar="NAME", help="Solver (default: l2fw).")] = None,
     lambda_: Annotated[
         float | None, typer.Option("--lambda", help="Weight of the solver's regularizer.")
     ] = None,
-    steps: Annotated[int | None, typer.Option(min=0, help="Steps of the solver (default: 10).")] = None,
+    steps: Annotated[
+        int | None, typer.Option(min=0, help="Steps of the solver (default: 5; 10 with own kernels).")
+    ] = None,
     bilateral: Annotated[
         tuple[float, float, float] | None,
         typer.Option(
             metavar="XY COLOR WEIGHT",
-            help="Bilateral kernel: pixels, grey levels, weight (default: 80 13 1; weight 0 for none).",
+            help="Bilateral kernel: pixels, grey levels, weight (default: 80 6 2.4; weight 0 for none).",
         ),
     ] = None,
     spatial: Annotated[
         tuple[float, float] | None,
         typer.Option(
-            metavar="XY WEIGHT", help="Spatial kernel: pixels, weight (default: 3 1; weight 0 for none)."
+            metavar="XY WEIGHT", help="Spatial kernel: pixels, weight (default: 3 0.3; weight 0 for none)."
         ),
     ] = None,
     compatibility: Annotated[float | None, typer.Option(help="Potts penalty (default: 1).")] = None,
+    balance: Annotated[
+        float | None,
+        typer.Option(help="Favour of rare labels, 0 to 1 (default: 0.3; 0 with own kernels)."),
+    ] = None,
     rounding: Annotated[
         Literal["nearest", "bcd"] | None, typer.Option(help="Rounding (default: nearest).")
     ] = None,
 ) -> Settings:
     """Settings of the file ``config`` or the defaults; each option that is given replaces one of them."""
     from fwcrf.apps.files.settings import KERNELS, Settings, read_settings
+    from fwcrf.presets import OWN_KERNELS, get
 
-    values: Any = (read_settings(config) if config is not None else Settings()).mapping()
+    if preset is not None and config is not None:
+        raise typer.BadParameter(
+            "a preset and a file of settings; expected one of them.", param_hint="--preset"
+        )
+    given = read_settings(config) if config is not None else Settings.of_preset(get(preset or "default"))
+    values: Any = given.mapping()
+    if config is None and preset is None and (bilateral or spatial):
+        # As with kernels= in fwcrf.refine: steps and balance of a preset belong to its kernels.
+        values |= {"num_steps": OWN_KERNELS.num_steps, "balance": OWN_KERNELS.balance}
     if solver is not None:
         values["solver"] = {"name": solver}
     if lambda_ is not None:
@@ -87,7 +107,7 @@ def settings_of(
             rest = [kernel for kernel in values["kernels"] if kernel["kind"] != kind]
             asked = [{"kind": kind, **dict(zip(KERNELS[kind], given, strict=True))}] if given[-1] else []
             values["kernels"] = rest + asked
-    single = {"num_steps": steps, "compatibility": compatibility, "rounding": rounding}
+    single = {"num_steps": steps, "compatibility": compatibility, "balance": balance, "rounding": rounding}
     values |= {name: value for name, value in single.items() if value is not None}
     try:
         settings = Settings.of(values)
@@ -121,14 +141,45 @@ def reading_of(
     resize: Annotated[
         Literal["scores", "image"] | None, typer.Option(help="Input to resize if the sizes differ.")
     ] = None,
+    align: Annotated[
+        str,
+        typer.Option(
+            metavar="ALIGN",
+            help="Place of scores on the image, for --resize: corners, centers or STRIDE,OFFSET (8,0).",
+        ),
+    ] = "centers",
     limit: Annotated[
         str, typer.Option(metavar="SIZE", help="Refuse files that would take more memory than this.")
     ] = "4GB",
 ) -> Reading:
     """Reading options for image files and score files."""
     from fwcrf.apps.batch.job import Reading
+    from fwcrf.apps.files.scores import align_of
 
-    return Reading(from_, key, label_axis, labels, confidence, void, resize, size_of(limit))
+    if confidence is not None and not 0.5 < confidence < 1:
+        raise typer.BadParameter(
+            f"{confidence:g}; expected a number above 0.5 and below 1.", param_hint="--confidence"
+        )
+    try:
+        placed = align_of(align)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--align") from error
+    return Reading(from_, key, label_axis, labels, confidence, void, resize, size_of(limit), placed)
+
+
+def config_of(config: Path | str, changes: Sequence[str]) -> Config:
+    """Training config of a file, changed by ``--set``. A wrong change is bad usage; a wrong file fails."""
+    from fwcrf.apps.files.errors import FileError
+    from fwcrf.apps.training import read_config
+
+    try:
+        return read_config(config, changes)
+    except FileError as error:
+        try:
+            read_config(config)
+        except FileError:
+            raise error from None
+        raise typer.BadParameter(str(error), param_hint="--set") from error
 
 
 def size_of(text: str) -> int:
@@ -142,7 +193,8 @@ def size_of(text: str) -> int:
     try:
         if found is not None:
             return int(float(found[1]) * units[found[2]])
-    except ValueError:
+    # 1.2.3 is no number; one of 400 digits is infinite.
+    except (ValueError, OverflowError):
         pass
     raise typer.BadParameter(f"{text!r} is not a size; expected a number and a unit, such as 500MB or 4GB.")
 

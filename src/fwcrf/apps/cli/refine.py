@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fwcrf.apps.cli.options import reading_of, settings_of, takes
-from fwcrf.apps.cli.progress import printed_log
+from fwcrf.apps.cli.progress import printed_log, say
 
 if TYPE_CHECKING:
     from fwcrf.apps.batch.job import Reading
@@ -37,7 +36,7 @@ def refine(
     ] = None,
     verbose: Annotated[
         bool,
-        typer.Option("--verbose", "-v", help="Print the path that ran, and why."),
+        typer.Option("--verbose", "-v", help="Print the path that ran, and the changes."),
     ] = False,
     settings: Settings,
     reading: Reading,
@@ -45,7 +44,7 @@ def refine(
     """Refine the labels of IMAGE, given a network's scores."""
     from fwcrf.apps.batch.job import refine_files
     from fwcrf.apps.files.arrays import write_npy, write_npz
-    from fwcrf.apps.files.atomic import check_writable, writing
+    from fwcrf.apps.files.atomic import check_writable, is_special, writing
     from fwcrf.apps.files.formats import format_by_name, stem
     from fwcrf.apps.files.labels import check_labels_name, write_labels
     from fwcrf.apps.files.palette import overlay as draw
@@ -55,13 +54,19 @@ def refine(
         check_labels_name(output)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--output") from error
-    if probabilities is not None and format_by_name(probabilities) not in ("npy", "npz"):
+    form = None if probabilities is None else format_by_name(probabilities)
+    if probabilities is not None and form not in ("npy", "npz") and not is_special(probabilities):
         raise typer.BadParameter(f"{probabilities} must end in .npy or .npz.", param_hint="--probabilities")
+    if overlay and is_special(output):
+        raise typer.BadParameter(
+            f"{output} has no name to put it beside; leave it out.", param_hint="--overlay"
+        )
     drawn = output.with_name(f"{stem(output)}-overlay.png") if overlay else None
     written = [path for path in (output, drawn, probabilities) if path is not None]
     for path in written:
         check_writable(path)
-    if len({path.resolve() for path in [image, scores, *written]}) < 2 + len(written):
+    files = [path for path in (image, scores, *written) if not is_special(path)]
+    if len({path.resolve() for path in files}) < len(files):
         raise typer.BadParameter("two files have the same name; expected different ones.")
 
     with printed_log(verbose):
@@ -74,8 +79,8 @@ def refine(
             write_colours(file, draw(found.picture.values, found.labels))
     if probabilities is not None and found.probabilities is not None:
         with writing(probabilities) as file:
-            if format_by_name(probabilities) == "npy":
-                write_npy(file, found.probabilities)
-            else:
+            if form == "npz":
                 write_npz(file, probabilities=found.probabilities)
-    print(f"written: {', '.join(map(str, written))}", file=sys.stderr)
+            else:
+                write_npy(file, found.probabilities)
+    say(f"written: {', '.join(map(str, written))}")

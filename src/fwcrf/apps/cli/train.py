@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from fwcrf.apps.cli.options import config_of
+
 
 def train(
     config: Annotated[
@@ -32,10 +34,10 @@ def train(
     In several processes: torchrun --nproc-per-node 2 -m fwcrf train ...
     """
     from fwcrf.apps.cli.progress import progress
-    from fwcrf.apps.training import loop, read_config
+    from fwcrf.apps.training import loop
     from fwcrf.apps.training.distributed import joined
 
-    settings = read_config(config, changes or ())
+    settings = config_of(config, changes or ())
     with joined(settings.run.device) as group:
         total = loop.length(settings) if group.rank == 0 else 0
         with progress("training", total) as advance:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fwcrf.apps.cli.flags import in_flags
 from fwcrf.apps.cli.options import reading_of, settings_of, takes
-from fwcrf.apps.cli.progress import print_warnings, progress
+from fwcrf.apps.cli.progress import print_warnings, progress, say
 
 if TYPE_CHECKING:
     from fwcrf.apps.batch.job import Reading
+    from fwcrf.apps.batch.manifest import Item
     from fwcrf.apps.files.settings import Settings
     from fwcrf.apps.tuning import Tuned
 
@@ -28,7 +29,7 @@ def tune(
         ),
     ],
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="Output file, the best settings in YAML.")
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Output file, the chosen settings in YAML.")
     ],
     *,
     scores: Annotated[
@@ -39,15 +40,22 @@ def tune(
         Path | None,
         typer.Option("--truth", "-t", metavar="FOLDER", help="Folder of true labels: cat.png for cat.jpg."),
     ] = None,
-    trials: Annotated[int, typer.Option(min=1, help="Number of settings to try.")] = 40,
-    images: Annotated[int, typer.Option(min=1, help="Number of images, drawn at random.")] = 10,
+    trials: Annotated[int, typer.Option(min=1, help="Number of settings to try.")] = 64,
+    images: Annotated[int, typer.Option(min=1, help="Largest number of images, drawn at random.")] = 40,
     only: Annotated[
         list[str] | None,
         typer.Option(
             metavar="NAME", help="Parameter to tune, such as lambda or bilateral.xy (default: all)."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
+    per_class: Annotated[
+        bool, typer.Option("--per-class", help="Tune one kernel weight per label, each within a factor of 2.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Random seed, of images and settings to try.")] = 0,
+    report: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write a page of curves and changed images: .html."),
+    ] = None,
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also plot the trials: .png, .svg or .pdf.")
     ] = None,
@@ -57,31 +65,46 @@ def tune(
     settings: Settings,
     reading: Reading,
 ) -> None:
-    """Find lambda, weights and bandwidths on a few labelled images.
+    """Find lambda, steps, weights and bandwidths on labelled images.
 
-    Settings are compared by the mean IoU over all images together. Pass FILE to `fwcrf refine` and
-    `fwcrf batch` with --config. After an interruption, the same command resumes.
+    The settings from which the search starts change only if cross-validation over the images shows a gain.
+    Pass FILE to `fwcrf refine` and `fwcrf batch` with --config. After an interruption, the same command
+    resumes.
     """
     import random
 
     from fwcrf.apps.batch.manifest import read_manifest
-    from fwcrf.apps.files.atomic import check_writable
+    from fwcrf.apps.files.atomic import check_writable, is_special
     from fwcrf.apps.files.settings import write_settings
     from fwcrf.apps.tuning import tune
-    from fwcrf.apps.tuning.plot import plot as draw
+    from fwcrf.apps.tuning.parameters import parameters, per_label
+    from fwcrf.apps.tuning.report import write_plot, write_report
     from fwcrf.optional import needed
 
     if source.is_dir() and (scores is None or truth is None):
         raise typer.BadParameter(f"{source} is a folder; it needs --scores and --truth.", param_hint="SOURCE")
-    if output.suffix not in (".yaml", ".yml"):
-        raise typer.BadParameter(f"{output} must end in .yaml or .yml.", param_hint="--output")
-    if plot is not None:
-        if plot.suffix not in (".png", ".svg", ".pdf"):
-            raise typer.BadParameter(f"{plot} must end in .png, .svg or .pdf.", param_hint="--plot")
-        needed("matplotlib", "plot")
-        check_writable(plot)
-    check_writable(output)
+    if not source.is_dir() and (scores is not None or truth is not None):
+        raise typer.BadParameter(
+            f"{source} is a list, which names scores and truth itself.", param_hint="SOURCE"
+        )
     items = read_manifest(source, scores, truth=truth)
+    if per_class:
+        settings = per_label(settings, _num_labels(items[0], reading))
+    known = parameters(settings)
+    for name in only or ():
+        if name not in known:
+            raise typer.BadParameter(f"{name!r}; expected any of {', '.join(known)}.", param_hint="--only")
+    for path, option, endings in (
+        (output, "--output", (".yaml", ".yml")),
+        (plot, "--plot", (".png", ".svg", ".pdf")),
+        (report, "--report", (".html",)),
+    ):
+        if path is not None:
+            if path.suffix not in endings and not is_special(path):
+                raise typer.BadParameter(f"{path} must end in {' or '.join(endings)}.", param_hint=option)
+            check_writable(path)
+    if plot is not None or report is not None:
+        needed("matplotlib", "plot")
     items = random.Random(seed).sample(items, min(images, len(items)))
     with progress("trying", trials) as advance:
         tuned = tune(
@@ -92,27 +115,57 @@ def tune(
             num_trials=trials,
             seed=seed,
             num_workers=workers,
-            journal=output.with_name(f"{output.stem}-trials.jsonl"),
+            journal=None if is_special(output) else output.with_name(f"{output.stem}-trials.jsonl"),
             progress=lambda trial: advance(f"{100 * trial.score:6.2f} %  {_point_text(trial.point)}"),
         )
     print_warnings(tuned.warnings)
     for item, error in tuned.failures:
-        print(f"left out: {item.image}: {error}", file=sys.stderr)
+        say(f"left out: {item.image}: {in_flags(error)}")
     summary = _summary(tuned, seed)
     write_settings(output, tuned.settings, summary)
     if plot is not None:
-        draw(plot, tuned)
+        write_plot(plot, tuned)
+    if report is not None:
+        write_report(report, tuned, settings, reading, summary)
     print(summary)
     raise typer.Exit(1 if tuned.failures else 0)
 
 
 def _summary(tuned: Tuned, seed: int) -> str:
-    return (
-        f"mean IoU over {tuned.num_images} images, {len(tuned.trials)} trials, seed {seed}\n"
-        f"scores alone  {100 * tuned.scores_alone:6.2f} %\n"
-        f"start         {100 * tuned.trials[0].score:6.2f} %  {_point_text(tuned.trials[0].point)}\n"
-        f"best          {100 * tuned.best.score:6.2f} %  {_point_text(tuned.best.point)}"
-    )
+    import math
+
+    found, limits = tuned.choice, tuned.limits
+    difference = 100 * (found.miou - found.miou_start)
+    lines = [
+        f"mean IoU over {tuned.num_images} images, {len(tuned.trials)} trials, seed {seed}",
+        f"scores alone     {100 * tuned.scores_alone:6.2f} %",
+        f"start            {100 * found.miou_start:6.2f} %  {_point_text(tuned.trials[0].point)}",
+        f"cross-validated  {100 * found.miou:6.2f} %  difference {difference:+.2f} "
+        f"+- {100 * found.miou_error:.2f}; error per image {100 * math.expm1(-found.gain):+.1f} % "
+        f"+- {100 * found.error:.1f} %",
+    ]
+    if found.reason:
+        lines.append(f"The start is kept: {found.reason}.")
+    else:
+        lines.append(f"chosen                     {_point_text(tuned.best.point)}")
+    if limits:
+        lines.append(
+            f"At a limit of the search: {', '.join(limits)}. Search again from the result, with --config."
+        )
+    return "\n".join(lines)
+
+
+def _num_labels(item: Item, reading: Reading) -> int:
+    """Number of labels of an item's scores."""
+    from fwcrf.apps.batch.job import read_files
+
+    if reading.num_labels is not None:
+        return reading.num_labels
+    inputs = read_files(item.image, item.scores, reading)
+    if "from_labels" in inputs.options:
+        raise typer.BadParameter("label maps need --labels, the number of labels.", param_hint="--per-class")
+    single = inputs.values.ndim == inputs.options["spatial_dims"] or inputs.values.shape[-1] == 1
+    return 2 if single else inputs.values.shape[-1]
 
 
 def _point_text(point: dict[str, float]) -> str:

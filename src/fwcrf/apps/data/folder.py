@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from fwcrf.apps.data.classes import Classes
 from fwcrf.apps.data.segmentation import Pair, Segmentation, existing, listed
 from fwcrf.apps.files import FileError
+from fwcrf.apps.files.safe_json import load_json
 
 _IMAGES = (".jpg", ".jpeg", ".png", ".tif", ".tiff")
 
@@ -67,14 +67,14 @@ class Splits(Segmentation):
 def _classes(root: Path) -> Classes:
     path = root / "classes.json"
     try:
-        read = json.loads(path.read_text())
+        read = load_json(path.read_bytes(), str(path))
         colors = read.get("colors")
         return Classes(
             tuple(read["names"]),
             read.get("ignore_index", 255),
             tuple(tuple(color) for color in colors) if isinstance(colors, list) else None,
         )
-    except (OSError, KeyError, TypeError, json.JSONDecodeError) as error:
+    except (OSError, KeyError, TypeError, AttributeError) as error:
         raise FileError(
             f"{path} cannot be used ({error}); expected names and, if not 255, ignore_index."
         ) from error

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import io
+import ipaddress
 import json
 import tempfile
+import time
 from collections.abc import AsyncIterator, Callable
 from functools import cache, partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -16,26 +18,28 @@ from typing import Any
 import anyio.to_thread
 from anyio import CapacityLimiter
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from fwcrf.apps.batch.job import recorded_warnings, without_void
-from fwcrf.apps.demo import pictures
+from fwcrf.apps.demo import pictures, presets
+from fwcrf.apps.demo.colours import TRUST
 from fwcrf.apps.demo.guard import Guard
 from fwcrf.apps.demo.request import LABELS
 from fwcrf.apps.demo.request import Request as Asked
-from fwcrf.apps.demo.sessions import Picture, Session, Sessions, Uploaded
+from fwcrf.apps.demo.sessions import Given, Picture, Session, Sessions
 from fwcrf.apps.demo.snippet import snippet
-from fwcrf.apps.demo.solve import Stale, answer, read_logits
+from fwcrf.apps.demo.solve import Stale, answer, network_scores, read_logits
 from fwcrf.apps.files.errors import FileError
 from fwcrf.apps.files.formats import format_of
 from fwcrf.apps.files.labels import encode_labels
 from fwcrf.apps.files.limits import in_words
 from fwcrf.apps.files.pictures import write_colours
-from fwcrf.apps.files.scores import read_scores
+from fwcrf.apps.files.safe_json import load_json
+from fwcrf.apps.files.scores import align_of, read_scores
+from fwcrf.inputs.resample import Align
 
 STATIC = Path(__file__).parent / "static"
 # Most bytes of an upload: a picture, a file of scores, JSON. Most bytes of decoded scores in memory.
@@ -43,8 +47,9 @@ MOST_PICTURE = 20_000_000
 MOST_SCORES = 50_000_000
 MOST_JSON = 1_000_000
 SCORES_LIMIT = 200_000_000
-# Most seconds between two parts of an upload.
+# Most seconds between two parts of an upload, and for all of it.
 PATIENCE = 20.0
+LONGEST_UPLOAD = 300.0
 # Most requests that are computed at a time; further requests wait.
 AT_A_TIME = 2
 
@@ -63,8 +68,8 @@ class Refused(Exception):
         self.status = status
 
 
-def create_app(host: str = "127.0.0.1", sessions: Sessions | None = None) -> Starlette:
-    """The application. ``Guard`` refuses requests under other names than ``host``."""
+def create_app(host: str = "127.0.0.1", sessions: Sessions | None = None) -> Guard:
+    """The application inside its ``Guard``, which refuses requests under other names than ``host``."""
     routes = [
         Route("/", _page),
         Mount("/static", StaticFiles(directory=STATIC)),
@@ -76,18 +81,20 @@ def create_app(host: str = "127.0.0.1", sessions: Sessions | None = None) -> Sta
         Route("/api/mask", _mask),
         Route("/api/snippet", _snippet),
     ]
-    app = Starlette(
-        routes=routes,
-        middleware=[Middleware(Guard, host=host)],
-        exception_handlers={Refused: _error, ValueError: _error, ClientDisconnect: _error},  # type: ignore
-    )
+    handlers: Any = {Refused: _error, ValueError: _error, ClientDisconnect: _error}
+    app = Starlette(routes=routes, exception_handlers={**handlers, Exception: _failed})
     app.state.sessions = Sessions() if sessions is None else sessions
     app.state.limiter = None  # created on first use, inside the event loop
-    return app
+    # Guard is outermost: Starlette answers unexpected exceptions outside of the middleware in its list.
+    return Guard(app, host)
 
 
 async def _error(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": str(error)}, getattr(error, "status", 400))
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    return JSONResponse({"error": "the server failed on this request; its terminal shows the cause."}, 500)
 
 
 async def _page(request: Request) -> Response:
@@ -119,7 +126,18 @@ async def _begin(request: Request) -> Response:
     if request.headers.get("x-fwcrf") != "1":
         raise Refused(403, "expected the header X-Fwcrf: 1.")
     shown = [{"name": name, "title": one.title} for name, one in pictures.BUNDLED.items()]
-    return JSONResponse({"session": request.app.state.sessions.begin(), "pictures": shown})
+    return JSONResponse(
+        {
+            "session": request.app.state.sessions.begin(_visitor(request)),
+            "pictures": shown,
+            "presets": {name: dict(presets.controls(name)) for name in presets.PRESETS},
+            "solvers": [
+                {"name": name, "title": title, "weight": presets.default_lambda(name)}
+                for name, title in presets.SOLVERS.items()
+            ],
+            "trust": TRUST,
+        }
+    )
 
 
 async def _picture(request: Request) -> Response:
@@ -131,20 +149,22 @@ async def _picture(request: Request) -> Response:
     bundled = request.query_params.get("bundled")
     if bundled is not None:
         values = await _work(request, partial(pictures.bundled, bundled))
+        network = await _work(request, partial(network_scores, bundled, values.shape[:2]))
         strokes = pictures.example_strokes(bundled, values.shape[:2])
         picture = Picture(values, bundled, bundled=True)
     else:
         name = _name(request)
         values = await _uploaded(request, MOST_PICTURE, name, pictures.read_picture)
-        strokes, picture = [], Picture(values, name, bundled=False)
+        network, strokes, picture = None, [], Picture(values, name, bundled=False)
     session.turn += 1
-    session.picture, session.uploaded, session.result = picture, None, None
+    session.picture, session.network, session.uploaded, session.result = picture, network, None, None
     session.kept.clear()
     return JSONResponse(
         {
             "width": values.shape[1],
             "height": values.shape[0],
             "strokes": [stroke._asdict() for stroke in strokes],
+            "names": [] if network is None else list(network.names),  # labels of the network
         }
     )
 
@@ -157,9 +177,14 @@ async def _scores(request: Request) -> Response:
     kind = request.query_params.get("kind") or None
     if kind is not None and kind not in _KINDS:
         raise Refused(400, f"kind={kind[:40]!r}; expected {', '.join(_KINDS)}.")
+    try:
+        align = align_of(request.query_params.get("align") or "centers")
+    except ValueError as error:
+        raise Refused(400, f"align={error}") from None
     name = _name(request)
+    shape = picture.values.shape[:2]
     uploaded, said = await _uploaded(
-        request, MOST_SCORES, name, partial(_read, kind=kind, name=name, shape=picture.values.shape[:2])
+        request, MOST_SCORES, name, partial(_read, kind=kind, name=name, shape=shape, align=align)
     )
     if session.picture is not picture:
         raise Refused(409, "another picture was chosen in the meantime.")
@@ -168,7 +193,9 @@ async def _scores(request: Request) -> Response:
     return JSONResponse({"num_labels": uploaded.logits.shape[-1], "kind": uploaded.kind, "notes": list(said)})
 
 
-def _read(path: Path, kind: Any, name: str, shape: tuple[int, int]) -> tuple[Uploaded, tuple[str, ...]]:
+def _read(
+    path: Path, kind: Any, name: str, shape: tuple[int, int], align: Align
+) -> tuple[Given, tuple[str, ...]]:
     if format_of(path) not in ("npy", "npz", "png"):
         raise FileError(f"{path} is not a file of scores; expected .npy, .npz or PNG.")
     axis = -1
@@ -192,8 +219,8 @@ def _read(path: Path, kind: Any, name: str, shape: tuple[int, int]) -> tuple[Upl
         else:
             values = values.astype("float32")
             _check_count(path, values.shape[-1] if values.ndim == 3 and values.shape[-1] > 1 else 2)
-        logits = read_logits(values, given.kind, shape)
-    return Uploaded(logits, name, kind or given.kind, axis), tuple(messages)
+        logits, rarity = read_logits(values, given.kind, shape, align)
+    return Given(logits, rarity, name, kind or given.kind, axis, align), tuple(messages)
 
 
 def _check_count(path: Path, count: int) -> None:
@@ -258,6 +285,18 @@ def _session(request: Request) -> Session:
     return found
 
 
+def _visitor(request: Request) -> str:
+    """Network address of the visitor. Of IPv6 the first 64 bits: one machine has the rest to itself."""
+    host = request.client.host if request.client is not None else ""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if address.version == 4:
+        return host
+    return str(address.ipv4_mapped or ipaddress.ip_network((int(address), 64), strict=False))
+
+
 def _name(request: Request) -> str:
     """Name of the uploaded file, without folders and unprintable characters."""
     given = PureWindowsPath(PurePosixPath(request.query_params.get("name", "")).name).name
@@ -266,9 +305,9 @@ def _name(request: Request) -> str:
 
 def _json(body: bytes) -> Any:
     try:
-        return json.loads(body)
-    except (ValueError, RecursionError):
-        raise Refused(400, "the request is not JSON.") from None
+        return load_json(body, "the request")
+    except FileError as error:
+        raise Refused(400, str(error)) from None
 
 
 async def _body(request: Request, most: int) -> bytes:
@@ -296,9 +335,10 @@ async def _receive(request: Request, most: int, take: Callable[[bytes], Any]) ->
     stated = request.headers.get("content-length", "0")
     size = 0 if not stated.isdecimal() or int(stated) <= most else most + 1
     stream = request.stream().__aiter__()
+    end = time.monotonic() + LONGEST_UPLOAD
     while size <= most:
         try:
-            part = await asyncio.wait_for(anext(stream), PATIENCE)
+            part = await asyncio.wait_for(anext(stream), min(PATIENCE, end - time.monotonic()))
         except StopAsyncIteration:
             return
         except TimeoutError:

@@ -1,4 +1,6 @@
-"""Access control: only pages of this server may send requests. Also the security headers of responses.
+"""Access control: only pages of this server may send requests, a bounded number at a time.
+
+Guard is outside of everything else, so that every response has the security headers, errors too.
 
 A page of another site can send requests to this server, by a form or by a host name that resolves to this
 machine. ``Host`` and ``Origin`` reveal such requests, because a page cannot set these headers.
@@ -27,6 +29,8 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
 }
+# Most requests that are answered at a time; connections bounds the number that wait for their clients.
+MOST_REQUESTS = 200
 
 
 def is_loopback(host: str) -> bool:
@@ -41,12 +45,21 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def _normal(name: str) -> str:
+    """Host name as a browser sends it: in lower case, international names encoded, without a last dot."""
+    try:
+        return name.rstrip(".").encode("idna").decode().lower()
+    except UnicodeError:
+        return name.rstrip(".").lower()
+
+
 class Guard:
-    """ASGI middleware that answers 421 or 403 to requests of other sites."""
+    """ASGI middleware that answers 421 or 403 to requests of other sites, 503 to too many requests."""
 
     def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]], host: str) -> None:
         self.app = app
         self.host = host
+        self.active: int = 0  # requests that are being answered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -62,10 +75,14 @@ class Guard:
             await send(message)
 
         refused = self.refusal(Headers(scope=scope), scope.get("scheme", "http"))
-        await (refused or self.app)(scope, receive, send_with_headers)  # type: ignore[operator]
+        self.active += 1
+        try:
+            await (refused or self.app)(scope, receive, send_with_headers)  # type: ignore[operator]
+        finally:
+            self.active -= 1
 
     def refusal(self, headers: Headers, scheme: str) -> JSONResponse | None:
-        """Error response to a request of another site. None for a request of this server's page."""
+        """Error response to a request of another site, or to one too many; else None."""
         if not self._addressed(headers.getlist("host")):
             return JSONResponse({"error": "unknown host name; use the address that the server printed."}, 421)
         origin = headers.get("origin")
@@ -73,6 +90,8 @@ class Guard:
             return JSONResponse({"error": "requests of other sites are refused."}, 403)
         if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return JSONResponse({"error": "requests of other sites are refused."}, 403)
+        if self.active >= MOST_REQUESTS:
+            return JSONResponse({"error": "the server is busy; try again in a minute."}, 503)
         return None
 
     def _addressed(self, hosts: list[str]) -> bool:
@@ -80,8 +99,8 @@ class Guard:
         if len(hosts) != 1:
             return False
         name = hosts[0].rpartition(":")[0] if not hosts[0].endswith("]") and ":" in hosts[0] else hosts[0]
-        name = name.removeprefix("[").removesuffix("]").lower()
-        if is_loopback(name) or name == self.host.lower():
+        name = name.removeprefix("[").removesuffix("]")
+        if is_loopback(name.lower()) or _normal(name) == _normal(self.host):
             return True
         if is_loopback(self.host):
             return False

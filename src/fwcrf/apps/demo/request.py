@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
+from fwcrf.apps.demo import presets
 from fwcrf.apps.demo.colours import TRUST
 from fwcrf.apps.demo.pictures import LONGEST
+from fwcrf.apps.demo.presets import SOLVERS, WITH_LAMBDA
 from fwcrf.apps.demo.scribbles import Stroke
 from fwcrf.apps.files.settings import KERNELS
 
-# Solvers that need only the pairwise operator P and a step size, in the order of the page.
-SOLVERS = (
-    "l2fw", "efw", "mf", "fw", "anneal-fw", "tsallis-fw", "mixed-fw", "pgd", "emd", "fista", "admm",
-)  # fmt: skip
-WITH_LAMBDA = ("l2fw", "efw", "tsallis-fw", "mixed-fw")
+SOURCES = ("network", "scribbles", "file")
 LABELS = (2, 21)
 BOUNDS: dict[str, tuple[float, float]] = {
     "weight": (0.01, 10.0),
@@ -36,22 +34,26 @@ _MOST_WORK = 20_000_000
 
 @dataclass(frozen=True)
 class Request:
-    """Source of scores, model and solvers; ``weight`` is the paper's lambda."""
+    """Source of scores, model and solvers; ``weight`` is the paper's lambda.
 
-    scores: Literal["scribbles", "file"] = "scribbles"
+    Settings without a field, such as the compatibility, are the settings of the preset.
+    """
+
+    solver: str
+    weight: float
+    num_steps: int
+    bilateral: Mapping[str, float]
+    spatial: Mapping[str, float]
+    preset: str = "default"
+    scores: Literal["network", "scribbles", "file"] = "scribbles"
     strokes: tuple[Stroke, ...] = ()
     num_labels: int = 2
     trust: float = TRUST
-    solver: str = "l2fw"
-    weight: float = 1.0
-    num_steps: int = 10
-    bilateral: Mapping[str, float] = field(default_factory=lambda: {"xy": 80.0, "color": 13.0, "weight": 1.0})
-    spatial: Mapping[str, float] = field(default_factory=lambda: {"xy": 3.0, "weight": 1.0})
     compare: tuple[str, ...] = ("mf", "fw")
 
     @classmethod
     def of(cls, values: Any) -> Request:
-        """Request from parsed JSON. Raises ValueError if it is invalid.
+        """Request from parsed JSON; missing settings are the preset's. Raises ValueError if it is invalid.
 
         >>> Request.of({"solver": "efw", "weight": 0.5, "spatial": {"xy": 2, "weight": 0}}).spatial
         {'xy': 2.0, 'weight': 0.0}
@@ -61,7 +63,11 @@ class Request:
         for name in values:
             if name not in cls.__dataclass_fields__:
                 raise ValueError(f"the request has {str(name)[:40]!r}, which is not known.")
-        given = dict(values)
+        preset = values.get("preset", cls.preset)
+        known = presets.PRESETS
+        if not isinstance(preset, str) or preset not in known:
+            raise ValueError(f"preset {str(preset)[:40]!r} is not known; expected {', '.join(known)}.")
+        given = {**presets.controls(preset), **values}
         for name in ("weight", "num_steps", "trust"):
             if name in given:
                 given[name] = _number(name, given[name])
@@ -73,13 +79,13 @@ class Request:
         if "num_labels" in given:
             given["num_labels"] = _whole("num_labels", given["num_labels"], *LABELS)
         request = cls(**{**given, "strokes": (), "compare": ()})
-        if request.scores not in ("scribbles", "file"):
-            raise ValueError(f"scores={str(request.scores)[:40]!r}; expected 'scribbles' or 'file'.")
+        if request.scores not in SOURCES:
+            raise ValueError(f"scores={str(request.scores)[:40]!r}; expected one of {', '.join(SOURCES)}.")
         compare = given.get("compare", cls.compare)
-        if not isinstance(compare, Sequence) or len(compare) > 2:
+        if not isinstance(compare, list | tuple) or len(compare) > 2:
             raise ValueError("compare has to be a list of at most two solvers.")
         for name in (request.solver, *compare):
-            if name not in SOLVERS:
+            if not isinstance(name, str) or name not in SOLVERS:
                 raise ValueError(f"solver {str(name)[:40]!r} is not known; expected {', '.join(SOLVERS)}.")
         if not request.bilateral["weight"] and not request.spatial["weight"]:
             raise ValueError("both kernels have weight 0; expected a positive weight for at least one.")
@@ -118,7 +124,7 @@ def _kernel(kernel: str, value: Any, names: Sequence[str]) -> dict[str, float]:
 
 
 def _strokes(values: Any, num_labels: int) -> tuple[Stroke, ...]:
-    if not isinstance(values, Sequence) or len(values) > _MOST_STROKES:
+    if not isinstance(values, list | tuple) or len(values) > _MOST_STROKES:
         raise ValueError(f"strokes has to be a list of at most {_MOST_STROKES}.")
     found, points, work = [], 0, 0.0
     for value in values:
@@ -153,4 +159,7 @@ def _point(value: Any) -> tuple[float, float]:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    # Whole numbers of JSON have any number of digits; beyond the largest float they are no pixels.
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return -sys.float_info.max <= value <= sys.float_info.max

@@ -6,6 +6,7 @@ import socket
 import sys
 import threading
 import webbrowser
+from typing import Any
 
 from fwcrf.apps.demo.guard import is_loopback
 from fwcrf.optional import needed
@@ -13,7 +14,7 @@ from fwcrf.optional import needed
 
 def serve(host: str = "127.0.0.1", port: int = 8420, *, browser: bool = True) -> None:
     """Serve the page until interrupted. Port 0 selects a free port."""
-    uvicorn = needed("uvicorn", "demo")
+    needed("uvicorn", "demo")
     needed("starlette", "demo")
     from fwcrf.apps.demo.app import create_app
     from fwcrf.apps.demo.solve import warm_up
@@ -32,12 +33,21 @@ def serve(host: str = "127.0.0.1", port: int = 8420, *, browser: bool = True) ->
     if browser:
         # The socket listens already, so early requests of the browser wait until the server runs.
         threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+    server(create_app(host)).run(sockets=[listening])
+
+
+def server(app: Any) -> Any:
+    """The uvicorn server of an application. It runs with ``run(sockets=...)``."""
+    import uvicorn
+
+    from fwcrf.apps.demo.connections import HEADERS_PATIENCE, Connection
+
     config = uvicorn.Config(
-        create_app(host), log_level="warning", access_log=False, lifespan="off", ws="none",
-        server_header=False, proxy_headers=False, limit_concurrency=100,
-        timeout_keep_alive=10, timeout_graceful_shutdown=2,
+        app, http=Connection, log_level="warning", access_log=False, lifespan="off", ws="none",
+        server_header=False, proxy_headers=False, timeout_keep_alive=int(HEADERS_PATIENCE),
+        timeout_graceful_shutdown=2,
     )  # fmt: skip
-    uvicorn.Server(config).run(sockets=[listening])
+    return uvicorn.Server(config)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import torch
 
+from fwcrf.apps.demo.presets import without_control
 from fwcrf.apps.demo.request import Request
-from fwcrf.apps.demo.sessions import Result
+from fwcrf.apps.demo.sessions import Given, Result
 from fwcrf.apps.demo.solve import kernels_of
+from fwcrf.apps.files.settings import KERNELS
+from fwcrf.kernels import Bilateral, Spatial
 
 
 def snippet(result: Result, *, mask: str = "mask.png") -> str:
     """Program that writes the same labels to ``mask``. It expects the visitor's files in its folder."""
-    request, picture, uploaded = result.request, result.picture, result.uploaded
-    L = request.num_labels if uploaded is None else uploaded.logits.shape[-1]
+    request, picture, given = result.request, result.picture, result.given
+    L = request.num_labels if given is None else given.logits.shape[-1]
     reader = "bundled" if picture.bundled else "read_picture"
     lines = [f"image = {reader}({picture.name!r})"]
     imports = ["import fwcrf", f"from fwcrf.apps.demo.pictures import {reader}"]
@@ -23,37 +28,42 @@ def snippet(result: Result, *, mask: str = "mask.png") -> str:
         lines += [f"    ({label}, {radius}, {list(points)})," for label, radius, points in request.strokes]
         lines += ["]", "scribbles = drawn(strokes, image.shape[:2])"]
         arguments.append("scribbles=scribbles")
-    if uploaded is None:
+    if given is None:
         imports.insert(1, "from fwcrf.apps.demo.colours import colour_scores")
         lines.append(f"scores = colour_scores(image, scribbles, num_labels={L}, trust={request.trust})")
         arguments.append("from_logits=True")
-    elif uploaded.kind == "labels":
+    elif given.kind == "network":
+        imports.append("from fwcrf import examples")
+        lines.append(f"scores = examples.load({given.name!r}).logits")
+        arguments += ["from_logits=True", "resize='scores'"]
+    elif given.kind == "labels":
         imports.append("from fwcrf.apps.batch.job import without_void")
         lines += [
-            f"labels = read_scores({uploaded.name!r}, kind='labels').values",
+            f"labels = read_scores({given.name!r}, kind='labels').values",
             "scores = without_void(labels, 255, 'the label map')",
         ]
-        arguments += ["from_labels=True", "resize='scores'"]
-    elif uploaded.kind == "mask":
-        lines.append(f"scores = read_scores({uploaded.name!r}, kind='mask').values")
-        arguments += ["from_labels=True", "resize='scores'"]
+        arguments += ["from_labels=True", *_resized(given)]
+    elif given.kind == "mask":
+        lines.append(f"scores = read_scores({given.name!r}, kind='mask').values")
+        arguments += ["from_labels=True", *_resized(given)]
     else:
-        axis = f", label_axis={uploaded.label_axis}" if uploaded.label_axis != -1 else ""
+        axis = f", label_axis={given.label_axis}" if given.label_axis != -1 else ""
         lines.append(
-            f"scores = read_scores({uploaded.name!r}, kind={uploaded.kind!r}{axis}).values.astype('float32')"
+            f"scores = read_scores({given.name!r}, kind={given.kind!r}{axis}).values.astype('float32')"
         )
-        arguments += [f"from_logits={uploaded.kind == 'logits'}", "resize='scores'"]
-    imports.append(f"from fwcrf.apps.files import {'' if uploaded is None else 'read_scores, '}write_labels")
+        arguments += [f"from_logits={given.kind == 'logits'}", *_resized(given)]
+    reader = "" if given is None or given.kind == "network" else "read_scores, "
+    imports.append(f"from fwcrf.apps.files import {reader}write_labels")
     kernels = kernels_of(request)
     imports.append(f"from fwcrf.kernels import {', '.join(sorted(type(k).__name__ for k in kernels))}")
-    shown = [_kernel(request, type(kernel).__name__) for kernel in kernels]
+    arguments += [f"{name}={value!r}" for name, value in without_control(request.preset).items()]
     lines += [
         "labels = fwcrf.refine(",
         "    image,",
         "    scores,",
         f"    solver=fwcrf.solvers.get({', '.join([repr(request.solver), *_settings(request)])}),",
         f"    num_steps={request.num_steps},",
-        f"    kernels=[{', '.join(shown)}],",
+        f"    kernels=[{', '.join(map(_kernel, kernels))}],",
         *(f"    {argument}," for argument in arguments),
         ")",
         f"write_labels({mask!r}, labels)",
@@ -73,10 +83,18 @@ def snippet(result: Result, *, mask: str = "mask.png") -> str:
     )
 
 
+def _resized(given: Given) -> list[str]:
+    return ["resize='scores'", *([f"align={given.align!r}"] if given.align != "centers" else [])]
+
+
 def _settings(request: Request) -> list[str]:
     return [f"{name}={value!r}" for name, value in request.settings(request.solver).items()]
 
 
-def _kernel(request: Request, name: str) -> str:
-    values = {"Spatial": request.spatial, "Bilateral": request.bilateral}[name]
-    return f"{name}({', '.join(f'{key}={value!r}' for key, value in values.items())})"
+def _kernel(kernel: Spatial | Bilateral) -> str:
+    """Call that makes the kernel, without fields that have no control and are the default."""
+    shown = KERNELS[type(kernel).__name__.lower()]
+    values = {f.name: getattr(kernel, f.name) for f in fields(kernel)}
+    rest = {f.name for f in fields(kernel) if values[f.name] != f.default} - {*shown}
+    given = ", ".join(f"{name}={values[name]!r}" for name in (*shown, *sorted(rest)))
+    return f"{type(kernel).__name__}({given})"

@@ -6,7 +6,8 @@
     runs, measure, kept      runs of a solver on an image, and their stored results
     learning                 a network and a CRF trained together
     curves, tables, figures  output formats
-    outcome, report          results, and the paper's statements confirmed or not
+    claims, verdict          the paper's claims, and verdicts by intervals over images
+    outcome, report          results, a line per claim, a page
 
 Results are stored per image and per training run. After an interruption, the same call resumes.
 """

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from fwcrf.apps.experiments.runs import Evaluations
 
 
@@ -22,12 +25,15 @@ class Curve:
     diminishing: bool = False
 
 
+def energies(seen: Sequence[Evaluations]) -> Tensor:
+    """E_k - E_0 ``(steps, images)`` of the labels at each evaluated step k. The first step is 0."""
+    found = torch.tensor([one.energies for one in seen], dtype=torch.float64).T
+    return found - found[0]
+
+
 def mean_energies(seen: Sequence[Evaluations]) -> list[float]:
-    """E_k - E_0 of the labels at each evaluated step k, averaged over images. The first step is 0."""
-    return [
-        statistics.fmean(one.energies[place] - one.energies[0] for one in seen)
-        for place in range(len(seen[0].energies))
-    ]
+    """E_k - E_0 of the labels at each evaluated step k, averaged over images."""
+    return [statistics.fmean(each) for each in energies(seen).tolist()]
 
 
 _SOLVERS = {

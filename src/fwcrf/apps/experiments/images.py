@@ -13,6 +13,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from fwcrf.apps.data.scores import Scored, deeplab
+from fwcrf.torch_ops.printed import in_one_line
 
 # Classes frequent enough in these images for a meaningful IoU.
 NINE = (0, 8, 9, 10, 12, 13, 15, 17, 18)
@@ -22,6 +23,8 @@ class Picture(NamedTuple):
     image: Tensor  # (3, H, W), float32, in grey levels
     truth: Tensor  # (H, W)
     logits: Tensor  # (L, H, W), float32
+
+    __repr__ = in_one_line
 
 
 @lru_cache(maxsize=2)

@@ -8,6 +8,7 @@ from typing import Any
 
 from fwcrf.apps.files import FileError
 from fwcrf.apps.files.atomic import writing
+from fwcrf.apps.files.safe_json import load_json
 
 
 class Kept:
@@ -19,7 +20,7 @@ class Kept:
         self.results: dict[str, Any] = {}
         if path.exists():
             try:
-                stored = json.loads(path.read_bytes())
+                stored = load_json(path.read_bytes(), str(path))
                 if stored["about"] == self.about:
                     self.results = stored["results"]
             except (ValueError, KeyError, TypeError) as error:

@@ -18,10 +18,15 @@ from fwcrf.apps.evaluation import Confusion, predict
 from fwcrf.apps.experiments.halves import REPORT, TRAIN, write_halves
 from fwcrf.apps.experiments.kept import Kept
 from fwcrf.apps.experiments.remembering import Features, network
+from fwcrf.apps.experiments.runs import matrix_of, nonzero_counts
 from fwcrf.apps.experiments.setup import Setup
 from fwcrf.apps.files import FileError
 from fwcrf.apps.models import CNNCRF
 from fwcrf.apps.training import Config, build, train
+from fwcrf.torch_ops.printed import in_one_line
+
+# Parameters that every training of a CRF learns, as keys of ``Result.moved``.
+PARAMETERS = ("network", "weights", "compatibility")
 
 
 @dataclass(frozen=True)
@@ -41,8 +46,11 @@ class Result:
 
     folder: Path
     model: CNNCRF
-    confusion: Tensor  # after the last epoch
+    counts: Tensor  # confusion matrices (images, L, L) after the last epoch
     curve: list[float]  # mean IoU in percent, per validation
+    moved: dict[str, float]  # by how much training changed each parameter: the largest absolute change
+
+    __repr__ = in_one_line
 
 
 class Learning:
@@ -88,11 +96,12 @@ class Learning:
             # fw-fails trains with vanilla Frank-Wolfe on purpose.
             warnings.filterwarnings("ignore", "learnable=.* with vanilla Frank-Wolfe")
             done = train(config, folder, self._tell, network=self.network)
-        assert done.report is not None
         with (folder / "validation.csv").open() as file:
             head, *lines = (line.strip().split(",") for line in file)
         curve = [100 * float(line[head.index("mean_iou")]) for line in lines]
-        return Result(folder, done.model.eval(), torch.tensor(done.report["confusion"]), curve)
+        model = done.model.eval()
+        moved = changes(self.start(variant, seed), model)
+        return Result(folder, model, self.counts(model, folder), curve, moved)
 
     def start(self, variant: Variant, seed: int = 0) -> CNNCRF:
         """The model before its first training step."""
@@ -102,19 +111,44 @@ class Learning:
             torch.manual_seed(seed)
             return build.model(config, Splits(self.root, REPORT).classes, self.network).eval()
 
-    def confusion(self, model: CNNCRF, folder: Path, num_steps: int | None, half: str = REPORT) -> Tensor:
-        """Confusion matrix on a half, stored in the folder. ``num_steps`` is set in the CRF unless None."""
-        kept = Kept(folder / "accuracy.json", {"root": self.root.name})
-        key = f"{half}, {num_steps} steps"
+    def untrained(
+        self, variant: Variant, seed: int = 0, num_steps: int | None = None, half: str = REPORT
+    ) -> Tensor:
+        """Confusion matrices ``(images, L, L)`` before the first training step."""
+        folder = self.folder(self.config(variant, seed))
+        return self.counts(self.start(variant, seed), folder, num_steps, half, "start")
+
+    def counts(
+        self,
+        model: CNNCRF,
+        folder: Path,
+        num_steps: int | None = None,
+        half: str = REPORT,
+        state: str = "trained",
+    ) -> Tensor:
+        """Confusion matrices ``(images, L, L)`` on a half, stored in the folder by ``state`` of the model.
+
+        ``num_steps`` of the CRF are as in training unless given.
+        """
+        crf: Any = model.crf
+        own = None if crf is None else crf.num_steps
+        steps = own if num_steps is None or crf is None else num_steps
+        kept = Kept(folder / "counts.json", {"root": self.root.name})
+        key = f"{state}, {half}, {steps} steps"
+        dataset = Splits(self.root, half)
+        size = len(dataset.classes)
         if key not in kept:
-            dataset = Splits(self.root, half)
-            if num_steps is not None and model.crf is not None:
-                model.crf.num_steps = num_steps  # type: ignore[assignment]
-            counts = Confusion(len(dataset.classes), dataset.classes.ignore_index)
+            if crf is not None:
+                crf.num_steps = steps
+            found = []
             for _, labels, truth in predict(model, dataset):
-                counts.update(labels, truth)
-            kept[key] = counts.matrix.tolist()
-        return torch.tensor(kept[key])
+                one = Confusion(size, dataset.classes.ignore_index)
+                one.update(labels, truth)
+                found.append(nonzero_counts(one.matrix))
+            if crf is not None:
+                crf.num_steps = own
+            kept[key] = found
+        return torch.stack([matrix_of(each, size) for each in kept[key]])
 
     def folder(self, config: Config) -> Path:
         """The folder of a config, common to all experiments."""
@@ -127,6 +161,18 @@ class Learning:
     def _tell(self, line: str | None = None, count: int = 1) -> None:
         if line:
             self.setup.progress(line, 0)
+
+
+def changes(before: CNNCRF, after: CNNCRF) -> dict[str, float]:
+    """The largest absolute change of the network's parameters together, and of each parameter of the CRF."""
+    found = {"network": 0.0}
+    old = dict(before.named_parameters())
+    for name, value in after.named_parameters():
+        part, _, rest = name.partition(".")
+        key = rest if part == "crf" else "network"
+        apart = float((value.detach() - old[name].detach()).abs().max())
+        found[key] = max(found.get(key, 0.0), apart)
+    return found
 
 
 def mean_and_deviation(values: Sequence[float]) -> tuple[float, float | None]:

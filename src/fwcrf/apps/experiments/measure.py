@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from fwcrf import __version__
-from fwcrf.apps.batch.job import file_identity
 from fwcrf.apps.batch.local import Failure, Pool, attempt, processors
 from fwcrf.apps.batch.lock import exclusive
 from fwcrf.apps.experiments import images
@@ -20,6 +19,7 @@ from fwcrf.apps.experiments.runs import Evaluation, Evaluations, Evaluator, Run,
 from fwcrf.apps.experiments.setup import Setup
 from fwcrf.apps.files import FileError
 from fwcrf.apps.files.atomic import remove_leftovers
+from fwcrf.apps.files.digest import content_identity
 
 Measured = dict[Run, list[Evaluations]]  # an entry per image
 
@@ -54,7 +54,7 @@ class Job:
         return known[model]
 
     def kept(self, name: str) -> Kept:
-        identity = [file_identity(str(path)) for path in images.files(self.root, name)]
+        identity = [content_identity(path) for path in images.files(self.root, name)]
         about: Any = {"version": __version__, "files": identity, "every": self.every}
         return Kept(self.folder / f"{name}.json", about)
 

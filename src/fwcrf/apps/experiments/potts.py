@@ -14,6 +14,7 @@ from fwcrf.apps.experiments.images import Picture
 from fwcrf.energy import Energy, unary_from_logits
 from fwcrf.kernels import Bilateral, Spatial
 from fwcrf.kernels.operator import Operator
+from fwcrf.torch_ops.printed import in_one_line
 from fwcrf.torch_ops.simplex import softmax
 
 
@@ -49,6 +50,8 @@ class Problem:
     weight: float
     unary: Tensor  # (n, L)
     _sums: dict[int, pairwise.Pairwise] = field(default_factory=dict)
+
+    __repr__ = in_one_line
 
     def energy(self) -> Energy:
         return Energy(self._pairwise, self.unary)

@@ -18,9 +18,12 @@ from fwcrf.apps.experiments.potts import PAPER, Potts, Problem
 from fwcrf.rounding import nearest
 from fwcrf.solvers import Solver
 from fwcrf.stepsizes import Harmonic
+from fwcrf.torch_ops.printed import in_one_line
 from fwcrf.torch_ops.simplex import softmax
 
 SHOWN = {"mf": "MF", "fw": "FW", "efw": "eFW", "l2fw": "l2FW", "pgd": "PGD", "fista": "PGM", "admm": "ADMM"}
+# Settings of the paper that are not the library's defaults, by solver. They are part of ``Run.path``.
+SETTINGS: dict[str, dict[str, Any]] = {"emd": {"epsilon": 1e-10}}
 
 
 @dataclass(frozen=True)
@@ -46,9 +49,8 @@ class Run:
     @property
     def path(self) -> str:
         """Key of stored results: all settings of the iterates as JSON, without the evaluated steps."""
-        return json.dumps(
-            {name: value for name, value in asdict(self).items() if name != "steps"}, sort_keys=True
-        )
+        values = {name: value for name, value in asdict(self).items() if name != "steps"}
+        return json.dumps(values | SETTINGS.get(self.solver, {}), sort_keys=True)
 
     def build(self) -> Solver:
         settings: dict[str, Any] = {} if self.weight is None else {"weight": self.weight}
@@ -56,7 +58,7 @@ class Run:
             settings["step"] = Harmonic()
         elif self.solver == "fw":
             settings["step"] = 1.0  # as in the paper's figures
-        return solvers.get(self.solver, **settings)
+        return solvers.get(self.solver, **settings, **SETTINGS.get(self.solver, {}))
 
 
 class Evaluation(NamedTuple):
@@ -80,11 +82,22 @@ class Evaluations:
         return cls([k.energy for k in found], [k.counts for k in found], sum(k.differing for k in found))
 
     def confusion(self, place: int, num_classes: int) -> Tensor:
-        matrix = torch.zeros(num_classes, num_classes, dtype=torch.int64)
-        if self.counts[place]:
-            t, p, n = torch.tensor(self.counts[place]).T
-            matrix[t, p] = n
-        return matrix
+        return matrix_of(self.counts[place], num_classes)
+
+
+def nonzero_counts(matrix: Tensor) -> list[list[int]]:
+    """The non-zero entries of a confusion matrix: truth, label, number."""
+    where = matrix.nonzero()
+    return torch.cat([where, matrix[tuple(where.T)][:, None]], 1).tolist()
+
+
+def matrix_of(counts: list[list[int]], num_classes: int) -> Tensor:
+    """The confusion matrix of its non-zero entries."""
+    matrix = torch.zeros(num_classes, num_classes, dtype=torch.int64)
+    if counts:
+        t, p, n = torch.tensor(counts).T
+        matrix[t, p] = n
+    return matrix
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +108,8 @@ class Evaluator:
     truth: Tensor
     ignore_index: int
     _cache: dict[bytes, Evaluation] = field(default_factory=dict)
+
+    __repr__ = in_one_line
 
     @cached_property
     def start(self) -> Evaluation:
@@ -112,9 +127,7 @@ class Evaluator:
 
     def _counts(self, labels: Tensor) -> list[list[int]]:
         L = self.problem.unary.shape[-1]
-        found = torch.bincount(self._rows + labels, minlength=L * L)[: L * L].view(L, L)
-        where = found.nonzero()
-        return torch.cat([where, found[tuple(where.T)][:, None]], 1).tolist()
+        return nonzero_counts(torch.bincount(self._rows + labels, minlength=L * L)[: L * L].view(L, L))
 
     @cached_property
     def _rows(self) -> Tensor:

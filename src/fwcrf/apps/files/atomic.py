@@ -2,10 +2,13 @@
 
 The bytes go to a temporary file in the same folder. It is flushed to the disk and then renamed over the old
 file. A process that is killed before the rename leaves the temporary file and the old file unchanged.
+
+A special file, a device or a pipe such as /dev/null, is written in place: a rename would replace it.
 """
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import secrets
@@ -25,6 +28,12 @@ def writing(path: Path | str) -> Iterator[BinaryIO]:
     """Binary file that is renamed to ``path`` when the block ends without an exception."""
     path = Path(path)
     try:
+        if is_special(path):
+            with open(path, "wb") as file:
+                with _original_error(wrapped := _NoDescriptor(file)):
+                    yield wrapped  # type: ignore[misc]
+                file.flush()
+            return
         with staging(path.parent if not path.is_symlink() else path.resolve().parent) as (file, temporary):
             yield file
         put_in_place(temporary, path)
@@ -40,12 +49,8 @@ def staging(folder: Path | str) -> Iterator[tuple[BinaryIO, Path]]:
     descriptor = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_BINARY", 0), 0o666)
     try:
         with open(descriptor, "wb") as file:
-            wrapped = _NoDescriptor(file)
-            try:
+            with _original_error(wrapped := _NoDescriptor(file)):
                 yield wrapped, temporary  # type: ignore[misc]
-            except Exception as error:
-                # Some libraries replace the OSError of a full disk; raise the original.
-                raise (wrapped.error or error) from None
             file.flush()
             os.fsync(file.fileno())
     except BaseException:
@@ -72,9 +77,27 @@ class _NoDescriptor:
             raise
 
 
-def put_in_place(temporary: Path, path: Path) -> None:
-    """Rename a staged file to ``path``. If ``path`` is a symbolic link, its target is replaced."""
-    path = path.resolve()
+@contextmanager
+def _original_error(file: _NoDescriptor) -> Iterator[None]:
+    """Raise the OSError of ``file`` in place of an exception by which a library hides it."""
+    try:
+        yield
+    except Exception as error:
+        raise (file.error or error) from None
+
+
+def is_special(path: Path | str) -> bool:
+    """True for a device, a pipe or a socket: it exists, and is neither a regular file nor a folder."""
+    path = Path(path)
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def put_in_place(temporary: Path, path: Path, *, follow: bool = True) -> None:
+    """Rename a staged file to ``path``. If ``path`` is a symbolic link, its target is replaced.
+
+    Without ``follow`` the link itself is replaced.
+    """
+    path = path.resolve() if follow else path
     try:
         os.replace(temporary, path)
     except BaseException:
@@ -96,8 +119,10 @@ def check_writable(path: Path | str) -> Path:
     path = Path(path)
     if path.is_dir():
         raise FileError(f"{path} is a folder; expected the name of a file to write.")
-    if path.exists() and not path.is_file():
-        raise FileError(f"{path} is not a regular file; expected the name of a file to write.")
+    if is_special(path):
+        if not os.access(path, os.W_OK):
+            raise FileError(f"{path} cannot be written: {os.strerror(errno.EACCES)}.")
+        return path
     if not path.resolve().parent.is_dir():
         raise FileError(f"{path} cannot be written: there is no folder {path.parent}; make it first.")
     try:

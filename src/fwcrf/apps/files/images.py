@@ -13,6 +13,7 @@ from fwcrf.apps.files.formats import format_of
 from fwcrf.apps.files.limits import DEFAULT_LIMIT
 from fwcrf.apps.files.nifti import read_nifti
 from fwcrf.apps.files.pictures import read_colours
+from fwcrf.torch_ops.printed import in_one_line
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Picture:
     spatial_dims: int | None = None  # number of axes of the grid; None if the file does not say
     spacing: tuple[float, ...] | None = None  # size of a voxel in millimetres
     affine: np.ndarray | None = None  # matrix from voxels to millimetres
+
+    __repr__ = in_one_line
 
 
 def read_image(path: Path | str, *, key: str | None = None, limit: int = DEFAULT_LIMIT) -> Picture:

@@ -8,7 +8,7 @@ from typing import IO
 import numpy as np
 
 from fwcrf.apps.files.arrays import read_npy, read_npz, write_npy, write_npz
-from fwcrf.apps.files.atomic import writing
+from fwcrf.apps.files.atomic import is_special, writing
 from fwcrf.apps.files.errors import FileError
 from fwcrf.apps.files.formats import format_by_name, format_of
 from fwcrf.apps.files.limits import DEFAULT_LIMIT
@@ -41,8 +41,11 @@ def read_labels(path: Path | str, *, key: str | None = None, limit: int = DEFAUL
 
 
 def check_labels_name(path: Path | str) -> str:
-    """Format of a file name. Raises FileError if label maps cannot be written in it."""
-    form = format_by_name(path)
+    """Format of a file name. Raises FileError if label maps cannot be written in it.
+
+    A special file without an ending, such as /dev/null, has the format "npy", which takes any labels.
+    """
+    form = format_by_name(path) or ("npy" if is_special(path) else None)
     if form not in _WRITTEN:
         lossy = ", and JPEG would change them" if form == "jpeg" else ""
         raise FileError(f"{path}: labels are written as .png, .npy, .npz, .tif, .nii or .nii.gz{lossy}.")
@@ -56,7 +59,7 @@ def write_labels(path: Path | str, labels: np.ndarray, *, affine: np.ndarray | N
     """
     check_labels_name(path)
     with writing(path) as file:
-        encode_labels(file, Path(path).name, labels, affine=affine)
+        encode_labels(file, str(path), labels, affine=affine)
 
 
 def encode_labels(

@@ -25,13 +25,22 @@ def voc(count: int = 256) -> np.ndarray:
 def overlay(image: np.ndarray, labels: np.ndarray, opacity: float = 0.5) -> np.ndarray:
     """Picture with coloured labels, ``(H, W, 3)`` uint8. Label 0, the background, stays uncoloured.
 
+    ``image`` is as in ``as_picture``.
+    """
+    shown = as_picture(image)
+    coloured = (1 - opacity) * shown + opacity * voc()[labels % 256]
+    return np.rint(np.where((labels > 0)[..., None], coloured, shown)).astype(np.uint8)
+
+
+def as_picture(image: np.ndarray) -> np.ndarray:
+    """Picture of an image, ``(H, W, 3)`` of grey levels 0 to 255, uint8 if the image is.
+
     ``image`` is ``(H, W)`` or ``(H, W, channels)``. With one or two channels the first is shown as grey,
     else the first three as RGB. Values that are not uint8 are rescaled from [min, max] to [0, 255].
     """
     image = image[..., None] if image.ndim == 2 else image
     shown = image[..., :3] if image.shape[-1] >= 3 else np.repeat(image[..., :1], 3, -1)
-    if shown.dtype != np.uint8:
-        low, high = float(shown.min()), float(shown.max())
-        shown = (shown.astype(np.float64) - low) * (255.0 / (high - low or 1.0))
-    coloured = (1 - opacity) * shown + opacity * voc()[labels % 256]
-    return np.rint(np.where((labels > 0)[..., None], coloured, shown)).astype(np.uint8)
+    if shown.dtype == np.uint8:
+        return shown
+    low, high = float(shown.min()), float(shown.max())
+    return (shown.astype(np.float64) - low) * (255.0 / (high - low or 1.0))

@@ -1,10 +1,11 @@
-"""Safe YAML: plain values only, no objects, no aliases, bounded size."""
+"""Safe YAML: plain values only, no objects, no aliases, bounded size and nesting."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from fwcrf.apps.files.errors import FileError
+from fwcrf.apps.files.safe_json import DEEPEST, check_depth, too_deep
 from fwcrf.optional import needed
 
 LARGEST = 1 << 20
@@ -21,14 +22,21 @@ def load_yaml(text: bytes | str, source: str, extra: str) -> Any:
         raise FileError(f"{source} is larger than {LARGEST} bytes; expected a few lines of settings.")
 
     class Plain(yaml.SafeLoader):
+        depth = 0
+
         def compose_node(self, parent: Any, index: Any) -> Any:
             if self.check_event(yaml.AliasEvent):
                 name = self.peek_event().anchor
                 raise FileError(f"{source} has the alias *{name}; expected values written out.")
-            return super().compose_node(parent, index)
+            if self.depth > DEEPEST:
+                raise FileError(too_deep(source))
+            self.depth += 1
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
 
     try:
-        return yaml.load(text, Plain)
+        return check_depth(yaml.load(text, Plain), source)
     except FileError:
         raise
     # YAMLError, and ValueError, IndexError and more from the constructors of numbers and dates.

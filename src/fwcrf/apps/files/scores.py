@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -14,6 +14,10 @@ from fwcrf.apps.files.formats import format_of
 from fwcrf.apps.files.labels import read_labels
 from fwcrf.apps.files.limits import DEFAULT_LIMIT
 from fwcrf.apps.files.nifti import read_nifti
+from fwcrf.torch_ops.printed import in_one_line
+
+if TYPE_CHECKING:
+    from fwcrf.inputs.resample import Align
 
 Kind = Literal["probabilities", "logits", "labels"]
 Given = Literal["probabilities", "logits", "labels", "mask"]
@@ -36,6 +40,8 @@ class Scores:
 
     values: np.ndarray
     kind: Kind
+
+    __repr__ = in_one_line
 
 
 def read_scores(
@@ -69,10 +75,38 @@ def read_scores(
     kind = kind or ("labels" if values.dtype.kind in "bui" else named)
     if kind == "mask":
         return Scores((values != 0).astype(np.uint8), "labels")
-    if kind != "labels":
+    if kind == "labels":
+        _check_whole(path, values)
+    else:
         _check_axis(path, values, label_axis)
         values = np.moveaxis(values, label_axis, -1)
     return Scores(values, kind)
+
+
+def align_of(text: str) -> Align:
+    """Alignment from text: a word, or a stride and an offset, each a number or one per axis.
+
+    >>> align_of("corners"), align_of("8,0"), align_of("1x8x8,0")
+    ('corners', (8.0, 0.0), ((1.0, 8.0, 8.0), 0.0))
+    """
+    if text == "corners" or text == "centers":
+        return text
+    try:
+        stride, offset = (tuple(map(float, part.split("x"))) for part in text.split(","))
+    except ValueError:
+        raise ValueError(
+            f"{text[:40]!r}; expected corners, centers, or STRIDE,OFFSET in pixels of the image, such as 8,0 "
+            "or, with one number per axis, 1x8x8,0."
+        ) from None
+    return stride[0] if len(stride) == 1 else stride, offset[0] if len(offset) == 1 else offset
+
+
+def _check_whole(path: Path, values: np.ndarray) -> None:
+    if values.dtype.kind == "f" and not (values == np.round(values)).all():
+        raise FileError(
+            f"{path} has fractions, up to {values.max():.3g}; expected labels, whole numbers. If they are "
+            "probabilities, use kind='probabilities', or --from probabilities."
+        )
 
 
 def _check_axis(path: Path, values: np.ndarray, axis: int) -> None:

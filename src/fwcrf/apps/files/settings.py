@@ -2,15 +2,18 @@
 
 ::
 
+    preset: default                         # of the settings that are omitted
     solver: {name: l2fw, weight: 1.0}       # weight is lambda
-    num_steps: 10
+    num_steps: 5
     kernels:
-      - {kind: spatial, xy: 3, weight: 1}
-      - {kind: bilateral, xy: 80, color: 13, weight: 1}
+      - {kind: spatial, xy: 3, weight: 0.3}
+      - {kind: bilateral, xy: 80, color: 6, weight: 2.4}
     compatibility: 1.0
+    balance: 0.3
+    self_edges: false
     rounding: nearest
 
-Omitted settings have the defaults of ``fwcrf.refine``. The file is YAML or JSON.
+As in ``fwcrf.refine``, a preset is not used beside ``kernels``. The file is YAML or JSON.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,23 +30,35 @@ from fwcrf.apps.files.atomic import writing
 from fwcrf.apps.files.errors import FileError
 from fwcrf.apps.files.safe_yaml import LARGEST, load_yaml
 from fwcrf.optional import needed
+from fwcrf.presets import OWN_KERNELS, PRESETS, Preset, arguments
+from fwcrf.presets import get as get_preset
 
 # The fields of each kind of kernel, the weight last; ``fwcrf.kernels`` would import torch.
 KERNELS: dict[str, tuple[str, ...]] = {"bilateral": ("xy", "color", "weight"), "spatial": ("xy", "weight")}
+
+
+_DEFAULT = PRESETS["default"]
 
 
 @dataclass(frozen=True)
 class Settings:
     """All inputs of ``fwcrf.refine`` except image and scores, as plain values of a YAML file."""
 
-    solver: Mapping[str, Any] = field(default_factory=lambda: {"name": "l2fw"})
-    num_steps: int = 10
-    kernels: Sequence[Mapping[str, Any]] = (
-        {"kind": "spatial", "xy": 3.0, "weight": 1.0},
-        {"kind": "bilateral", "xy": 80.0, "color": 13.0, "weight": 1.0},
-    )
-    compatibility: Any = 1.0
+    solver: Mapping[str, Any] = field(default_factory=lambda: {**_DEFAULT.solver})
+    num_steps: int = _DEFAULT.num_steps
+    kernels: Sequence[Mapping[str, Any]] = tuple(_DEFAULT.kernels)
+    compatibility: Any = _DEFAULT.compatibility
+    balance: float = _DEFAULT.balance
+    self_edges: bool = _DEFAULT.self_edges
     rounding: str = "nearest"
+
+    @classmethod
+    def of_preset(cls, preset: Preset) -> Settings:
+        """The settings of a preset."""
+        return cls(
+            preset.solver, preset.num_steps, tuple(preset.kernels), preset.compatibility, preset.balance,
+            preset.self_edges,
+        )  # fmt: skip
 
     @classmethod
     def of(cls, values: Mapping[str, Any], source: str = "settings") -> Settings:
@@ -52,7 +67,7 @@ class Settings:
         >>> Settings.of({"solver": "mf", "num_steps": 5}).solver
         {'name': 'mf'}
         """
-        known = [f.name for f in fields(cls)]
+        known = ["preset", *(f.name for f in fields(cls))]
         if not isinstance(values, Mapping):
             raise FileError(f"{source} holds a {type(values).__name__}; expected names and values.")
         for name in values:
@@ -61,7 +76,12 @@ class Settings:
         given = dict(values)
         if isinstance(given.get("solver"), str):
             given["solver"] = {"name": given["solver"]}
-        settings = cls(**_plain(given, source))
+        preset = given.pop("preset", OWN_KERNELS if "kernels" in given else "default")
+        try:
+            base = cls.of_preset(get_preset(preset))
+        except ValueError as error:
+            raise FileError(f"{source}: {error}") from error
+        settings = replace(base, **_plain(given, source))
         settings._check(source)
         return settings
 
@@ -71,6 +91,14 @@ class Settings:
         steps = self.num_steps
         if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
             raise FileError(f"{source}: num_steps is {steps!r}; expected a whole number, 0 or more.")
+        if (
+            isinstance(self.balance, bool)
+            or not isinstance(self.balance, int | float)
+            or not 0 <= self.balance <= 1
+        ):
+            raise FileError(f"{source}: balance is {self.balance!r}; expected a number from 0 to 1.")
+        if not isinstance(self.self_edges, bool):
+            raise FileError(f"{source}: self_edges is {self.self_edges!r}; expected true or false.")
         if isinstance(self.kernels, str) or not isinstance(self.kernels, Sequence):
             raise FileError(f"{source}: kernels is {self.kernels!r}; expected a list.")
         for kernel in self.kernels:
@@ -82,6 +110,14 @@ class Settings:
                     raise FileError(
                         f"{source}: a {kind} kernel has {name!r}; expected {', '.join(KERNELS[kind])}."
                     )
+            for name in KERNELS[kind][:-1]:
+                given = kernel.get(name, 1.0)
+                for value in given if isinstance(given, list) else [given]:
+                    if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+                        raise FileError(
+                            f"{source}: a {kind} kernel has {name} {value!r}; expected positive numbers, "
+                            "standard deviations in pixels or grey levels."
+                        )
 
     def mapping(self) -> dict[str, Any]:
         """Plain mapping, the inverse of ``of``."""
@@ -94,15 +130,12 @@ class Settings:
 
     def arguments(self) -> dict[str, Any]:
         """Arguments for ``fwcrf.refine``."""
-        from fwcrf import solvers
-        from fwcrf.kernels.kernel import KERNELS as kinds
-
-        kernels = [{**kernel} for kernel in self.kernels]
         return {
-            "solver": solvers.get(**self.solver),
+            **arguments(self.solver, self.kernels),
             "num_steps": self.num_steps,
-            "kernels": [kinds[kernel.pop("kind")](**kernel) for kernel in kernels],
             "compatibility": self.compatibility,
+            "balance": self.balance,
+            "self_edges": self.self_edges,
             "rounding": self.rounding,
         }
 

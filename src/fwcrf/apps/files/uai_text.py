@@ -14,6 +14,7 @@ import numpy as np
 
 from fwcrf.apps.files.errors import FileError
 from fwcrf.apps.files.limits import in_words
+from fwcrf.torch_ops.printed import in_one_line
 
 _NUMBER = re.compile(rb"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.IGNORECASE)
 
@@ -26,6 +27,8 @@ class Numbers:
     text: bytes
     skipped: int  # leading words
     values: np.ndarray
+
+    __repr__ = in_one_line
 
     def take(self, at: int, count: int, name: str) -> np.ndarray:
         """``count`` numbers from index ``at`` on. Raises if the file ends before."""

@@ -11,7 +11,6 @@ Other images are padded to the next such size, below and to the right, by 0 afte
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fwcrf.apps.files.errors import FileError
+from fwcrf.apps.files.safe_json import load_json
 from fwcrf.apps.models.depthwise import DilatedDepthwise
 from fwcrf.apps.models.normalization import UNIT
 from fwcrf.apps.models.resize import from_grid
@@ -175,12 +176,22 @@ def published(path: str | Path, *, canvas: int | None = None) -> DeepLabv3Mobile
     Raises if the list differs from this network: the weights belong to another one.
     """
     path = Path(path)
-    layers = json.loads(path.with_suffix(".json").read_text())
+    layers = _layers(path.with_suffix(".json"))
     state = translate(read_state(path))
     net = DeepLabv3MobileNetV2(state["logits.weight"].shape[0], canvas=canvas)
     _compare(layers, net, path)
     load(net, state)
     return net
+
+
+def _layers(path: Path) -> dict[str, Any]:
+    try:
+        listed = load_json(path.read_bytes(), str(path))
+    except OSError as error:
+        raise FileError(f"{path} cannot be read: {error.strerror or error}. It lists the layers.") from error
+    if not isinstance(listed, dict) or not {"layers", "bn_eps"} <= listed.keys():
+        raise FileError(f"{path} does not list layers; expected a mapping with layers and bn_eps.")
+    return listed
 
 
 def translate(state: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from fwcrf.apps.files.errors import FileError
 
+_MOST_WRAPPERS = 8
+
 
 def read_state(path: str | Path) -> dict[str, Tensor]:
     """The state dict in a ``.safetensors`` file, or in a file written by ``torch.save``.
@@ -30,7 +32,10 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
     saved = _whole(path, partial(torch.load, map_location="cpu", weights_only=True))
     if not isinstance(saved, Mapping):
         raise FileError(f"{path} holds a {type(saved).__name__}; expected a state dict, names and tensors.")
-    return unwrap(saved)
+    try:
+        return unwrap(saved)
+    except ValueError as error:
+        raise FileError(f"{path}: {error}") from error
 
 
 def _whole(path: Path, read: Callable[[Path], Any]) -> Any:
@@ -52,10 +57,12 @@ def unwrap(saved: Mapping[str, Any]) -> dict[str, Tensor]:
     >>> unwrap({"epoch": 3, "state_dict": {"module.weight": torch.ones(1)}})
     {'weight': tensor([1.])}
     """
-    for key in ("state_dict", "model"):
-        if isinstance(saved.get(key), Mapping):
-            return unwrap(saved[key])
-    return {str(name).removeprefix("module."): value for name, value in saved.items()}
+    for _ in range(_MOST_WRAPPERS):
+        inner = [saved[key] for key in ("state_dict", "model") if isinstance(saved.get(key), Mapping)]
+        if not inner:
+            return {str(name).removeprefix("module."): value for name, value in saved.items()}
+        saved = inner[0]
+    raise ValueError(f"the state dict has {_MOST_WRAPPERS} wrappers or more around it; expected one or two.")
 
 
 def load(net: nn.Module, state: Mapping[str, Tensor], *, leave: Sequence[str] = ()) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fwcrf.apps.files import FileError
 from fwcrf.apps.files.atomic import writing
+from fwcrf.torch_ops.printed import in_one_line
 
 _FORMAT = 1
 
@@ -30,6 +31,8 @@ class Checkpoint:
     optimizer: Mapping[str, Any]
     best: float | None = None  # the best mean IoU so far
     report: Mapping[str, Any] | None = None  # last validation
+
+    __repr__ = in_one_line
 
 
 def save(path: Path, checkpoint: Checkpoint) -> None:

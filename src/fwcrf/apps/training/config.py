@@ -240,7 +240,10 @@ def _read_fields(kind: Any, values: Any, source: str, prefix: str) -> Any:
         required = f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
         if required and f.name not in given:
             raise FileError(f"{source}: {prefix}{f.name} is missing.")
-    return kind(**given)
+    try:
+        return kind(**given)
+    except FileError as error:
+        raise FileError(f"{source}: {error}") from error
 
 
 def _inner(kind: Any) -> Any:

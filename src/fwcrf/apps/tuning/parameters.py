@@ -1,38 +1,95 @@
-"""Tunable parameters of settings, by name: ``lambda``, ``bilateral.xy``, ``spatial.weight`` ..."""
+"""Tunable parameters of settings, by name: ``lambda``, ``steps``, ``balance``, ``bilateral.xy`` and so on.
+
+A kernel with one weight per label has a parameter for each: ``bilateral.weight.0``, ``bilateral.weight.1``
+and so on. A temperature of the scores is no parameter of its own: to divide the scores by it is to multiply
+all kernel weights and lambda, except for the first iterate.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from fwcrf.apps.files.settings import KERNELS, Settings
 
-# Largest factor between a parameter's start value and the values to try.
-_WEIGHTS, _BANDWIDTHS = 8.0, 4.0
+# Largest factor between a parameter's start value and the values to try, by the last word of its name.
+_FACTORS = {"xy": 4.0, "color": 4.0, "steps": 2.0, "balance": 3.0}
+_WEIGHTS, _LABEL_WEIGHTS = 8.0, 2.0
 
 
 def parameters(settings: Settings) -> dict[str, float]:
     """Tunable parameters of the settings, with their values.
 
     >>> parameters(Settings())["bilateral.color"]
-    13.0
+    6.0
     """
     found = {}
     weight = dict(settings.solver).get("weight", _default_lambda(settings.solver["name"]))
     if isinstance(weight, int | float):
         found["lambda"] = float(weight)
+    if settings.num_steps:
+        found["steps"] = settings.num_steps
+    if settings.balance:
+        found["balance"] = float(settings.balance)
     for prefix, kernel in _kernels(settings.kernels).items():
         for name in ("weight", *KERNELS[kernel["kind"]][:-1]):
             value = kernel.get(name, 1.0 if name == "weight" else None)
-            if isinstance(value, int | float) and value > 0:
-                found[f"{prefix}.{name}"] = float(value)
+            several = name == "weight" and isinstance(value, list)
+            for end, number in enumerate(value) if several else [("", value)]:
+                if isinstance(number, int | float) and number > 0:
+                    found[f"{prefix}.{name}{f'.{end}' if several else ''}"] = float(number)
     return found
+
+
+def is_bandwidth(name: str) -> bool:
+    """True for the parameters that change an operator, not only its weight."""
+    return name.endswith((".xy", ".color"))
 
 
 def ranges(point: Mapping[str, float]) -> dict[str, tuple[float, float]]:
     """Search interval of each parameter."""
-    factors = {n: _WEIGHTS if n.endswith(("lambda", "weight")) else _BANDWIDTHS for n in point}
-    return {name: (value / factors[name], value * factors[name]) for name, value in point.items()}
+
+    def factor(name: str) -> float:
+        last = name.rpartition(".")[2]
+        return _LABEL_WEIGHTS if last.isdigit() else _FACTORS.get(last, _WEIGHTS)
+
+    return {name: (value / factor(name), value * factor(name)) for name, value in point.items()}
+
+
+def at_limits(point: Mapping[str, float], limits: Mapping[str, tuple[float, float]]) -> list[str]:
+    """Parameters of a point in the outer tenth of their interval, in logarithms, or beyond it.
+
+    >>> at_limits({"lambda": 7.5, "steps": 10}, {"lambda": (0.125, 8), "steps": (5, 20)})
+    ['lambda']
+    """
+
+    def place(name: str) -> float:
+        low, high = limits[name]
+        return math.log(point[name] / low) / math.log(high / low)
+
+    return [name for name in point if not 0.05 < place(name) < 0.95]
+
+
+def distance(point: Mapping[str, float], start: Mapping[str, float]) -> float:
+    """Root mean square over the parameters of distances in logarithms, in units of the search intervals."""
+    limits = ranges(start)
+    each = [math.log(point[n] / start[n]) / math.log(limits[n][1] / start[n]) for n in start]
+    return math.sqrt(sum(one**2 for one in each) / max(1, len(each)))
+
+
+def bandwidths_of(point: Mapping[str, float]) -> tuple[float, ...]:
+    """Bandwidths of a point: points with the same can share their operators."""
+    return tuple(value for name, value in point.items() if is_bandwidth(name))
+
+
+def landmarks(start: Mapping[str, float]) -> list[dict[str, float]]:
+    """Points with values of defaults in place of ``start``: of ``fwcrf.refine``, and of the kernels alone."""
+    from fwcrf.kernels.kernel import KERNELS as kinds
+
+    own = [{"kind": kind, **{n: getattr(kinds[kind](), n) for n in names}} for kind, names in KERNELS.items()]
+    known = [parameters(Settings()), parameters(Settings(kernels=own))]
+    return [{name: values.get(name, value) for name, value in start.items()} for values in known]
 
 
 def with_parameters(settings: Settings, point: Mapping[str, float]) -> Settings:
@@ -46,9 +103,29 @@ def with_parameters(settings: Settings, point: Mapping[str, float]) -> Settings:
     for name, value in point.items():
         if name == "lambda":
             values["solver"]["weight"] = value
+        elif name == "steps":
+            values["num_steps"] = int(value)
+        elif name == "balance":
+            values["balance"] = min(value, 1.0)
         else:
-            prefix, _, field = name.rpartition(".")
-            kernels[prefix][field] = value
+            prefix, field, *label = name.split(".")
+            if label:
+                kernels[prefix][field][int(label[0])] = value
+            else:
+                kernels[prefix][field] = value
+    return Settings.of(values)
+
+
+def per_label(settings: Settings, num_labels: int) -> Settings:
+    """Settings with one kernel weight per label in place of one for all.
+
+    >>> per_label(Settings(), 2).kernels[0]["weight"]
+    [0.3, 0.3]
+    """
+    values = settings.mapping()
+    for kernel in values["kernels"]:
+        weight = kernel.get("weight", 1.0)
+        kernel["weight"] = weight if isinstance(weight, list) else [weight] * num_labels
     return Settings.of(values)
 
 

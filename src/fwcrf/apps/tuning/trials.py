@@ -1,46 +1,63 @@
-"""Trials of settings on labelled images, scored by the mean IoU of their joint confusion matrix."""
+"""Search of settings on labelled images."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
 
-from fwcrf.apps.batch.job import Reading, file_identity, recorded_warnings, refine_files
-from fwcrf.apps.batch.local import Failure, Pool
+from fwcrf.apps.batch.job import Reading
+from fwcrf.apps.batch.local import Pool
 from fwcrf.apps.batch.manifest import Item
 from fwcrf.apps.files.errors import FileError
-from fwcrf.apps.files.labels import read_labels
 from fwcrf.apps.files.settings import Settings
-from fwcrf.apps.tuning.parameters import parameters, ranges, with_parameters
-from fwcrf.apps.tuning.search import Point, search
+from fwcrf.apps.tuning.choice import Choice, choose, mean_iou, scores
+from fwcrf.apps.tuning.design import Point, design
+from fwcrf.apps.tuning.parameters import (
+    at_limits,
+    bandwidths_of,
+    distance,
+    landmarks,
+    parameters,
+    ranges,
+    with_parameters,
+)
+from fwcrf.apps.tuning.table import AreasJob, Table
 
 
 @dataclass(frozen=True)
 class Trial:
-    """Parameters that were tried, and their mean IoU, from 0 to 1."""
+    """Parameters that were tried, and figures over all images, which the choice has seen."""
 
     point: Point
-    score: float
+    score: float  # mean IoU of all images together, from 0 to 1
+    gains: tuple[float, ...]  # of each image over the start, see choice.scores
 
 
 @dataclass(frozen=True)
 class Tuned:
     """Result of ``tune``."""
 
-    settings: Settings  # with the best parameters
+    settings: Settings  # with the chosen parameters
     trials: list[Trial]  # in order; the first is the start
+    choice: Choice
+    limits: list[str]  # parameters that were chosen at a limit of the search
     scores_alone: float  # the mean IoU without a CRF
-    num_images: int
+    items: list[Item]  # that were used
     failures: list[tuple[Item, str]]  # images that were left out, and the reasons
-    warnings: list[str]  # about the images that were used
+    warnings: list[tuple[str, str]]  # files of scores that were used, and warnings about them
 
     @property
     def best(self) -> Trial:
-        return max(self.trials, key=lambda trial: trial.score)
+        """The trial of ``settings``."""
+        return self.trials[self.choice.index]
+
+    @property
+    def num_images(self) -> int:
+        return len(self.items)
 
 
 def tune(
@@ -49,18 +66,18 @@ def tune(
     reading: Reading = Reading(),  # noqa: B008
     *,
     only: Sequence[str] | None = None,
-    num_trials: int = 40,
+    num_trials: int = 64,
     seed: int = 0,
     num_workers: int | None = None,
     journal: Path | str | None = None,
     progress: Callable[[Trial], None] = lambda trial: None,
 ) -> Tuned:
-    """Result of a search for better parameters, starting from ``settings``.
+    """Result of a search for better parameters than the start, ``settings``.
 
     Args:
-        items: images with scores and truth. A few are enough to compare settings; measure the accuracy of
-            the result on different images.
+        items: images with scores and truth, ``choice.FEWEST`` or more for any other result than the start.
         only: names of the parameters to change, by default all of ``fwcrf.apps.tuning.parameters``.
+        seed: of the candidates; the choice among them has no randomness.
         journal: a file for the measurements, with which the same call resumes after an interruption.
         progress: called after each trial.
     """
@@ -74,145 +91,39 @@ def tune(
         which = f"{without[0].image} has none" if without else "there are no images"
         raise ValueError(f"tuning needs images with true labels, and {which}.")
 
-    job = CountJob(reading)
-    with Pool(job, num_workers) as pool:
-        cache = _Cache(job, pool, journal)
-        counts = cache.counts(replace(settings, num_steps=0), items)
-        failures = [
-            (item, c.message) for item, c in zip(items, counts, strict=True) if isinstance(c, Failure)
-        ]
-        bad = {item for item, _ in failures}
-        good = [item for item in items if item not in bad]
-        if not good:
-            raise FileError(f"none of the {len(items)} images can be used; {failures[0][1]}")
-        alone = mean_iou([c for c in counts if not isinstance(c, Failure)])
-        trials: list[Trial] = []
-        rounds = search(start, ranges(start), num_trials=num_trials, seed=seed)
-        points = next(rounds)
-        while points:
-            scores = []
-            for point in points:
-                scores.append(cache.score(with_parameters(settings, point), good))
-                trials.append(Trial(point, scores[-1]))
-                progress(trials[-1])
-            points = _next(rounds, scores)
-    best = max(trials, key=lambda trial: trial.score)
-    return Tuned(with_parameters(settings, best.point), trials, alone, len(good), failures, cache.warnings)
+    points = design(start, ranges(start), landmarks(start), num_trials=num_trials, seed=seed)
+    candidates = [with_parameters(settings, point) for point in points]
+    groups = [[*group] for _, group in groupby(range(1, len(points)), lambda i: bandwidths_of(points[i]))]
+    alone = replace(settings, num_steps=0)
+    with Pool(AreasJob(reading), num_workers) as pool:
+        table = Table(reading, pool, journal)
+        failures = table.measure(items, [[alone, candidates[0]]])
+        used = [item for item in items if item not in failures]
+        if not used:
+            item, message = next(iter(failures.items()))
+            raise FileError(f"none of the {len(items)} images can be used; {item.image}: {message}")
 
+        def trial(index: int) -> Trial:
+            first, tried = table.areas([candidates[0], candidates[index]], used)
+            gains = (scores(tried) - scores(first)).tolist()
+            return Trial(points[index], float(mean_iou(tried.sum(0))), tuple(gains))
 
-@dataclass(frozen=True)
-class Counted:
-    """A confusion matrix, ``[truth][label]``, and the warnings of its computation."""
-
-    counts: list[list[int]]
-    warnings: list[str]
-
-
-@dataclass(frozen=True)
-class CountJob:
-    """Function from settings and an item to a confusion matrix."""
-
-    reading: Reading
-
-    def __call__(self, task: tuple[Settings, Item]) -> Counted:
-        import torch
-
-        from fwcrf.apps.evaluation import Confusion
-
-        torch.set_num_threads(1)
-        settings, item = task
-        assert item.truth is not None
-        truth = read_labels(item.truth, limit=self.reading.limit).astype(np.int64)
-        with recorded_warnings() as messages:
-            labels = refine_files(item.image, item.scores, settings, self.reading).labels
-        if labels.shape != truth.shape:
-            raise FileError(
-                f"{item.truth} has shape {truth.shape}, and the labels {labels.shape}; expected the same."
-            )
-        counted = truth[truth != self.reading.void]
-        if counted.size == 0:
-            raise FileError(f"{item.truth} has nothing but {self.reading.void}, which means unlabelled.")
-        confusion = Confusion(int(max(labels.max(), counted.max())) + 1, self.reading.void)
-        confusion.update(torch.from_numpy(labels), torch.from_numpy(truth))
-        return Counted(confusion.matrix.tolist(), messages)
-
-    def key(self, task: tuple[Settings, Item]) -> str:
-        """Hash of everything that the result depends on: settings, input files and version."""
-        from fwcrf import __version__
-
-        settings, item = task
-        files = [file_identity(path) for path in (item.image, item.scores, item.truth) if path]
-        return settings.fingerprint(version=__version__, reading=asdict(self.reading), files=files)
-
-
-def mean_iou(counts: Sequence[list[list[int]]]) -> float:
-    """Mean IoU of the sum of confusion matrices, over the classes that occur in the truth.
-
-    >>> mean_iou([[[3, 1], [0, 2]], [[4]]])
-    0.7708333333333333
-    """
-    from fwcrf.apps.evaluation import Confusion
-
-    confusion = Confusion(max(len(c) for c in counts))
-    for c in counts:
-        confusion.matrix[: len(c), : len(c)] += confusion.matrix.new_tensor(c)
-    return confusion.mean_iou(confusion.present())
-
-
-class _Cache:
-    """Cache of confusion matrices, in memory and in a file."""
-
-    def __init__(self, job: CountJob, pool: Pool, journal: Path | str | None) -> None:
-        self.job, self.pool, self.path = job, pool, None if journal is None else Path(journal)
-        self.known: dict[str, list[list[int]]] = dict(_lines(self.path)) if self.path is not None else {}
-        self.warnings: list[str] = []
-
-    def counts(self, settings: Settings, items: Sequence[Item]) -> list[list[list[int]] | Failure]:
-        tasks = [(settings, item) for item in items]
-        keys = [self.job.key(task) for task in tasks]
-        missing = [i for i, key in enumerate(keys) if key not in self.known]
-        failed: dict[str, Failure] = {}
-        for number, answer in self.pool.run([tasks[i] for i in missing]):
-            key = keys[missing[number]]
-            if isinstance(answer, Failure):
-                failed[key] = answer
-            else:
-                self.known[key] = answer.counts
-                self._keep(key, answer.counts)
-                if settings.num_steps == 0:
-                    # All trials read the same files, so the warnings about them are kept once.
-                    self.warnings += answer.warnings
-        return [failed.get(key) or self.known[key] for key in keys]
-
-    def score(self, settings: Settings, items: Sequence[Item]) -> float:
-        counts = []
-        for item, c in zip(items, self.counts(settings, items), strict=True):
-            if isinstance(c, Failure):
-                raise FileError(f"{item.image}: {c.message}")
-            counts.append(c)
-        return mean_iou(counts)
-
-    def _keep(self, key: str, counts: list[list[int]]) -> None:
-        if self.path is not None:
-            whole = not self.path.exists() or self.path.read_bytes()[-1:] in (b"", b"\n")
-            with open(self.path, "ab") as file:
-                file.write((b"" if whole else b"\n") + json.dumps([key, counts]).encode() + b"\n")
-
-
-def _lines(path: Path) -> Iterator[tuple[str, list[list[int]]]]:
-    """Keys and confusion matrices of a journal; damaged lines are skipped."""
-    if path.exists():
-        for line in path.read_bytes().splitlines():
-            try:
-                key, counts = json.loads(line)
-                mean_iou([counts])
-            except (ValueError, TypeError, RuntimeError):
-                continue
-            yield key, counts
-
-
-def _next(rounds: Iterator[list[Point]], scores: list[float]) -> list[Point]:
-    try:
-        return rounds.send(scores)  # type: ignore[attr-defined]
-    except StopIteration:
-        return []
+        progress(trial(0))
+        later = table.measure(
+            used,
+            [[candidates[i] for i in group] for group in groups],
+            lambda number: [progress(trial(i)) for i in groups[number]],
+        )
+    for item, message in later.items():
+        raise FileError(f"{item.image}: {message}")
+    choice = choose(table.areas(candidates, used), np.array([distance(p, start) for p in points]))
+    return Tuned(
+        candidates[choice.index],
+        [trial(i) for i in range(len(points))],
+        choice,
+        at_limits(points[choice.index], ranges(start)) if choice.index else [],
+        float(mean_iou(table.areas([alone], used)[0].sum(0))),
+        used,
+        list(failures.items()),
+        table.warnings,
+    )

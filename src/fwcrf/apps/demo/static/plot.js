@@ -1,7 +1,9 @@
 // SVG plot of energy against step, for up to three solvers.
 
 const NS = "http://www.w3.org/2000/svg";
-const BOX = { left: 64, right: 540, top: 12, bottom: 188 };
+const HEIGHT = 230;
+// Space for numbers to the left and names to the right, in pixels.
+const box = (width) => ({ left: 52, right: width - 84, top: 12, bottom: HEIGHT - 42 });
 
 const make = (parent, name, attributes, text = "") => {
   const node = document.createElementNS(NS, name);
@@ -25,6 +27,10 @@ const short = new Intl.NumberFormat("en", { maximumSignificantDigits: 3, notatio
 // Draws `paths`, a list of [name, [energy of step 0, 1, ...]], in the order of the line colours.
 export function draw(svg, paths, steps) {
   svg.replaceChildren();
+  // A unit is a pixel, so that text has the same size on every screen.
+  const width = Math.max(280, svg.clientWidth);
+  svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+  const BOX = box(width);
   const lines = paths.map(([name, energies]) => [name, energies.map((e) => e - energies[0])]);
   const all = lines.flatMap(([, values]) => values);
   let low = Math.min(0, ...all);

@@ -14,14 +14,20 @@ async function ask(path, options = {}) {
 export async function begin() {
   const begun = await (await ask("/api/session", { method: "POST" })).json();
   session = begun.session;
-  return begun.pictures;
+  return begun;
 }
 
-// Posts new data and cancels a pending solve request, which would use the old data.
-async function change(path, body) {
+// Ends a pending solve request.
+export function cancel() {
   waiting?.abort();
   waiting = null;
-  return (await ask(path, { method: "POST", body })).json();
+}
+
+// Posts new data; then cancels a pending solve request, which uses the old data.
+async function change(path, body) {
+  const found = await (await ask(path, { method: "POST", body })).json();
+  cancel();
+  return found;
 }
 
 export const choose = (name) => change(`/api/picture?bundled=${encodeURIComponent(name)}`);

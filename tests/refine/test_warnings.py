@@ -1,0 +1,255 @@
+"""Input that is probably a mistake gets a warning with its remedy; other input gets none."""
+
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from refine_scenes import photograph, probabilities
+
+import fwcrf
+from fwcrf.kernels import Bilateral, Spatial
+
+IMAGE, P = photograph(20, 26), probabilities(20, 26)
+KERNELS = (Spatial(2), Bilateral(8, 13))
+
+
+def warned(run):
+    """The messages of all warnings."""
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        run()
+    assert all(w.filename == __file__ for w in found)
+    return [str(w.message) for w in found]
+
+
+def refine(image=IMAGE, p=P, **settings):
+    settings.setdefault("kernels", KERNELS)
+    return warned(lambda: fwcrf.refine(image, p, **settings))
+
+
+def layer(image, logits, **settings):
+    settings.setdefault("kernels", KERNELS)
+    crf = fwcrf.DenseCRF(P.shape[-1], num_steps=1, **settings)
+    image, logits = (torch.from_numpy(np.moveaxis(a, -1, 0).copy())[None] for a in (image, logits))
+    both = lambda: [crf(image.float(), logits) for _ in range(2)]  # noqa: E731
+    return warned(both)
+
+
+# --- units of the image --------------------------------------------------------------------------
+
+DEEP = {
+    "12 bits": IMAGE.astype(np.uint16) * 16,
+    "16 bits": IMAGE.astype(np.uint16) * 256,
+    "floats": IMAGE * np.float32(16),
+    "wide": IMAGE.astype(np.int64) * 100,
+}
+ALRIGHT = {
+    "bytes": IMAGE,
+    "int64": IMAGE.astype(np.int64),
+    "uint16": IMAGE.astype(np.uint16),
+    "floats": IMAGE.astype(np.float32),
+    "10 bits": IMAGE.astype(np.uint16) * 4,
+    "signed": IMAGE.astype(np.int16) * 16 - 1000,  # CT, for which 13 units are a sensible bandwidth
+}
+
+
+@pytest.mark.parametrize("image", DEEP)
+def test_bandwidths_for_bytes_with_more_bits(image):
+    (message,) = refine(DEEP[image])
+    assert "colour bandwidth is 13, which is meant for values from 0 to 255" in message
+    most = DEEP[image].max()
+    assert f"pass image * {255 / most:.3g}, or a bandwidth such as color={13 / 255 * most:.3g}." in message
+    scaled = DEEP[image] * (255 / most)
+    assert refine(scaled) == []
+    assert refine(DEEP[image], kernels=[Bilateral(8, 13 / 255 * float(most))]) == []
+    if DEEP[image].dtype != np.uint16:
+        assert layer(DEEP[image], np.log(P)) == [message]
+
+
+@pytest.mark.parametrize("image", ALRIGHT)
+def test_sensible_units_get_no_warning(image):
+    assert refine(ALRIGHT[image]) == []
+    assert layer(ALRIGHT[image].astype(np.float32), np.log(P)) == []
+
+
+NORMALISED = (IMAGE / np.float32(255) - np.float32(0.45)) / np.float32(0.22)
+
+
+@pytest.mark.parametrize("image", [IMAGE / np.float32(255), NORMALISED], ids=["0 to 1", "normalised"])
+def test_a_layer_with_images_in_other_units_warns_once(image):
+    (message,) = layer(image, np.log(P))
+    assert "the kernel sees no edge" in message and "color=0.05" in message
+    assert refine(image) == [message]
+    assert layer(image, np.log(P), kernels=[Spatial(2), Bilateral(8, 13 / 255)]) == []
+
+
+# --- probabilities and logits --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_probabilities_passed_as_logits(dtype):
+    p = P.astype(dtype)
+    (message,) = refine(p=p, from_logits=True)
+    assert "values that are not negative and sum to 1 over the labels, as probabilities do" in message
+    assert "without from_logits=True" in message
+    assert layer(IMAGE, p.astype(np.float32)) == [message]
+    first = warned(lambda: fwcrf.refine(IMAGE.transpose(2, 0, 1), p.transpose(2, 0, 1), kernels=KERNELS,
+                                        channel_axis=0, from_logits=True))  # fmt: skip
+    assert first == [message]
+    points = IMAGE.reshape(-1, 3)[:50].astype(np.float32)
+    assert message in warned(
+        lambda: fwcrf.refine_points(points, None, p.reshape(-1, 3)[:50], from_logits=True)
+    )
+
+
+def test_one_probability_per_pixel_passed_as_logits():
+    (message,) = refine(p=P[..., 1], from_logits=True)
+    assert "as probabilities do" in message and "torch.logit" in message
+    assert refine(p=np.zeros((20, 26)), from_logits=True) == []
+    assert refine(p=np.log(P[..., 1] / (1 - P[..., 1])), from_logits=True) == []
+
+
+@pytest.mark.parametrize("logits", [np.log(P), 3 * P, P - 0.2], ids=["log", "positive", "below 0"])
+def test_logits_get_no_warning(logits):
+    assert refine(p=logits, from_logits=True) == []
+    assert layer(IMAGE, logits) == []
+
+
+def test_logits_passed_as_probabilities():
+    (message,) = refine(p=5 * P + 1)
+    assert "sums to 8 ... 8 over the labels; expected 1" in message and "pass from_logits=True" in message
+    assert refine() == []
+
+
+# --- nothing can change --------------------------------------------------------------------------
+
+LABELS = P.argmax(-1)
+ONE_SIDE = (np.indices((20, 26))[1] > 12).astype(int)
+
+
+def test_a_confidence_at_which_no_pixel_can_change():
+    (message,) = refine(p=LABELS, from_labels=0.95)
+    assert "none could: from_labels=0.95 puts the given label ahead by 2.94, and the kernels weigh" in message
+    assert "at most about 2 together. Pass a confidence below 0.88, such as from_labels=0.7" in message
+    assert refine(p=LABELS, from_labels=0.7) == []
+    assert refine(p=LABELS, from_labels=0.95, kernels=[Bilateral(8, 13, weight=4.0)]) == []
+    assert refine(p=LABELS, from_labels=0.95, num_steps=0) == []
+
+
+def test_weights_at_which_no_pixel_can_change():
+    sure = np.where(np.eye(3)[LABELS] > 0, 0.98, 0.01)
+    (message,) = refine(p=sure)
+    assert "the best label of each pixel is ahead by at least 4.58 in its logits" in message
+    assert "raise the weights of the kernels" in message
+    assert refine(p=sure, compatibility=[[0.0, 9, 9], [9, 0, 9], [9, 9, 0]]) == []
+    weak = [Bilateral(8, 13, weight=0.0)]
+    assert "the kernels weigh at most about 0 together" in refine(kernels=weak)[0]
+    # The sums of such kernels are not known beforehand.
+    assert refine(p=sure, kernels=[Spatial(1, normalization="none", weight=1e-3)]) == []
+
+
+def test_labels_that_are_right_already_get_no_warning():
+    image = (100 + 100 * ONE_SIDE).astype(np.uint8)
+    assert refine(image, p=ONE_SIDE, from_labels=0.7) == []
+
+
+def test_scribbles_that_fix_every_pixel():
+    (message,) = refine(scribbles=np.zeros((20, 26), np.uint8))
+    assert "scribbles has a label for every pixel" in message and "Expected -1 where there is no" in message
+    some = np.full((20, 26), -1)
+    some[3, 4] = 1
+    assert refine(scribbles=some) == []
+
+
+# --- layouts -------------------------------------------------------------------------------------
+
+VOLUME, VOXELS = photograph(9, 10, 12, channels=1), probabilities(9, 10, 12)
+
+
+def tensor(a):
+    return torch.from_numpy(np.moveaxis(a, -1, 0).copy())
+
+
+def test_slices_taken_for_a_batch():
+    (message,) = refine(VOLUME, VOXELS)
+    assert "taken for a batch of 9 independent grey images" in message and "pass spatial_dims=3" in message
+    assert refine(VOLUME, VOXELS, spatial_dims=2) == []
+    assert refine(VOLUME, VOXELS, spatial_dims=3) == []
+    assert refine(VOLUME, VOXELS, spacing=(3.0, 1.0, 1.0)) == []
+    assert refine(VOLUME, VOXELS, kernels=[Bilateral((8, 8), 13)]) == []
+    assert refine(VOLUME[:4], VOXELS[:4]) == []
+    assert refine(photograph(9, 10, 12), VOXELS) == []  # a batch in colour, or a video
+
+
+def test_slices_taken_for_channels():
+    image, p = tensor(VOLUME)[0], tensor(np.log(VOXELS))
+    (message,) = refine(image, p, from_logits=True)
+    assert "3 maps of 9 labels on one image of 9 channels. If it is a volume of 9 slices, pass" in message
+    assert refine(image, p, from_logits=True, spatial_dims=3) == []
+    three = torch.stack([tensor(P)] * 2)
+    assert refine(tensor(IMAGE), three) == []
+
+
+def test_volumes_that_do_not_fit_as_images_name_spatial_dims():
+    for image, p in ((tensor(VOLUME), tensor(VOXELS)), (VOLUME[..., 0], VOXELS)):
+        with pytest.raises(ValueError, match="spatial_dims=3"):
+            fwcrf.refine(image, p)
+
+
+SMALL = np.random.default_rng(0).normal(size=(7, 9, 21)).astype(np.float32)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_scores_with_their_labels_elsewhere_are_refused_by_proportions(axis):
+    image = photograph(56, 72)
+    moved = np.moveaxis(SMALL, -1, axis)
+    settings = {"from_logits": True, "resize": "scores", "num_steps": 1}
+    said = rf"63|labels of logits seem to be at axis {axis}: pass np.moveaxis\(logits, {axis}, 2\)"
+    with pytest.raises(ValueError, match=said):
+        fwcrf.refine(image, moved, **settings)
+    assert refine(image, SMALL, **settings) == []
+    assert refine(image, np.moveaxis(SMALL, -1, 0)[:, :7, :7].transpose(1, 2, 0), **settings) == []
+
+
+def test_torch_scores_with_their_labels_elsewhere_are_refused_by_proportions():
+    with pytest.raises(ValueError, match=r"at axis 2: pass logits.movedim\(2, 0\)"):
+        fwcrf.refine(tensor(photograph(56, 72)), torch.from_numpy(SMALL), from_logits=True, resize="scores")
+
+
+# --- labels that disappear -----------------------------------------------------------------------
+
+
+def with_object(probability, size=4):
+    """An image of one colour, and scores with a small object in noise."""
+    p = np.full((30, 40, 3), (0.98, 0.01, 0.01))
+    p[10 : 10 + size, 10 : 10 + size] = ((1 - probability) * 0.9, probability, (1 - probability) * 0.1)
+    return np.full((30, 40, 3), 90, np.uint8), p
+
+
+STRONG = [Bilateral(20, 13, weight=8.0)]
+
+
+def test_a_sure_label_that_disappears():
+    (message,) = refine(*with_object(0.93), kernels=STRONG)
+    assert message.startswith("label 1 disappeared, of up to 16 pixels, although the scores are sure of it")
+    assert refine(*with_object(0.7), kernels=STRONG) == []  # the network is not sure
+    assert refine(*with_object(0.93, size=2), kernels=STRONG) == []  # a few pixels
+    assert refine(*with_object(0.93), kernels=STRONG, tile=16, overlap=12) == [message]
+    image, p = with_object(0.93)
+    (of_batch,) = refine(
+        image, np.stack([np.roll(p, 1, -1)[:, ::-1] * 0 + (0.9, 0.05, 0.05), p]), kernels=STRONG
+    )
+    assert "label 1 of image 1 disappeared" in of_batch
+    both = {"kernels": STRONG, "return_probabilities": True}
+    assert refine(torch.from_numpy(image).movedim(-1, 0), torch.from_numpy(p).movedim(-1, 0), **both) == [
+        message
+    ]
+
+
+def test_scribbles_do_not_make_the_network_sure():
+    image, p = with_object(0.7)
+    p = p[..., [1, 0, 2]]  # the object is label 0
+    scribbles = np.full((30, 40), -1)
+    scribbles[20:24, 20:24] = 1
+    assert refine(image, p, kernels=STRONG, scribbles=scribbles) == []

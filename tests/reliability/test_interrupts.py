@@ -1,0 +1,86 @@
+"""Ctrl-C ends native runs soon, as KeyboardInterrupt, and the next call works."""
+
+import subprocess
+import sys
+
+import pytest
+
+# Prints the time from the signal, which another thread sends, to the end of the call.
+PROGRAM = """
+import os, signal, sys, threading, time
+import numpy as np, torch
+import fwcrf
+from fwcrf.torch_ops.exact import exact_sums
+
+torch.set_num_threads(2)
+rng = np.random.default_rng(0)
+y, x = np.mgrid[:300, :400]
+image = np.stack([x // 2, y // 2, (x + y) // 3], -1).astype(np.uint8)
+
+def refine(labels, steps=4_000, image=image, **settings):
+    scores = rng.normal(size=(*image.shape[:2], labels)).astype(np.float32)
+    return fwcrf.refine(image, scores, from_logits=True, num_steps=steps, **settings)
+
+def restarts(count=2 * 10**9):
+    unary = torch.tensor(rng.normal(size=(900, 4)))
+    edges = torch.tensor([[i, i + 1] for i in range(899)])
+    mrf = fwcrf.graphs.SparseMRF(unary, edges, 1.0)
+    return mrf.solve("l2fw", num_steps=2, rounding="bcd", restarts=count).labels
+
+def sums(points=600_000):
+    features = torch.tensor(rng.normal(size=(points, 3)), dtype=torch.float32)
+    return exact_sums(features, features)
+
+def lattice(side=1200):
+    values = torch.tensor(rng.normal(size=(side * side // 2, 5)) * 30, dtype=torch.float32)
+    return fwcrf.kernels.Lattice.build(values)
+
+work = {
+    "two labels": (lambda: refine(2), lambda: refine(2, 2)),
+    "few labels": (lambda: refine(21), lambda: refine(21, 2)),
+    "many labels": (lambda: refine(150), lambda: refine(150, 2)),
+    "many labels of mean field": (lambda: refine(150, solver="mf"), lambda: refine(150, 2, solver="mf")),
+    "restarts": (restarts, lambda: restarts(1)),
+    "exact sums": (sums, lambda: sums(100)),
+    "lattice": (lattice, lambda: lattice(50)),
+}
+long, short = work[sys.argv[1]]
+short()
+
+def send():
+    time.sleep(1)
+    global sent
+    sent = time.perf_counter()
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Thread(target=send, daemon=True).start()
+try:
+    long()
+    print("ended", flush=True)
+except KeyboardInterrupt:
+    late = time.perf_counter() - sent
+    short()
+    print("interrupted", late, flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "two labels",
+        "few labels",
+        "many labels",
+        "many labels of mean field",
+        "restarts",
+        "exact sums",
+        "lattice",
+    ],
+)
+def test_interrupt_ends_a_native_run(work):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, work], capture_output=True, text=True, timeout=120, check=False
+    )
+    word, *late = done.stdout.split()
+    assert word == "interrupted", done.stderr
+    # 0.2 s on an idle machine; other programs may hold the cores for longer.
+    assert float(late[0]) < 2
