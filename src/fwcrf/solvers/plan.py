@@ -31,7 +31,7 @@ __all__ = ["Plan", "Refusal", "arrays_per_label", "as_updates", "plan"]
 
 # Arrays of the size of the scores that are alive at the peak of a run, measured: native; generic; a step rule
 # that looks at x, with eigenvalues for Adaptive; an oracle that is a minimisation; descent to labels.
-NATIVE_ARRAYS, GENERIC_ARRAYS, _SEARCH, _ADAPTIVE, _NESTED, _DESCENT = 7, 20, 30, 50, 28, 28
+NATIVE_ARRAYS, GENERIC_ARRAYS, _SEARCH, _ADAPTIVE, _NESTED, _DESCENT = 7, 20, 30, 75, 28, 28
 # Up to this many updates are a list; of more updates, equal ones are one object, and step sizes an array.
 _FEW = 64
 

@@ -83,11 +83,13 @@ def pixels(page, canvas):
 
 
 def choose(page, name):
-    """A photograph, and the answer to its first request."""
+    """A photograph, and the answer to its first request; not to that of the photograph shown before."""
+    wait_for_answer(page, 0)
+    before = answers(page)
     page.locator(f"#pictures [data-name={name}]").click()
     page.locator(f"#pictures [data-name={name}][aria-pressed=true]").wait_for()
+    wait_for_answer(page, before)
     page.wait_for_function("() => !document.getElementById('get-mask').disabled")
-    wait_for_answer(page, 0)
 
 
 def slide(page, name, keys):
