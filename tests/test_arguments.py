@@ -137,3 +137,75 @@ def test_labels_of_any_whole_dtype(dtype):
     tensor = torch.from_numpy(labels.astype(dtype))
     found = fwcrf.refine(torch.from_numpy(IMAGE).movedim(-1, 0), tensor, from_labels=True)
     assert np.array_equal(found.numpy(), expected)
+
+
+def large(labels, dtype=np.uint64):
+    """The labels, with 2^63 + 5 at the first pixel."""
+    found = labels.astype(dtype)
+    found.flat[0] = 2**63 + 5
+    return found
+
+
+def test_labels_from_2_to_the_63_on_are_refused():
+    """int64 would make them negative: no label."""
+    labels = P.argmax(-1)
+    message = r"the label map has labels from 2\^63 on; expected.*"
+    with pytest.raises(ValueError, match=message + r"labels\.astype\(int\)\.clip\(-1\)"):
+        fwcrf.refine(IMAGE, large(labels), from_labels=True)
+    tensor = torch.from_numpy(large(labels))
+    with pytest.raises(ValueError, match=message + r"labels\.long\(\)\.clamp\(min=-1\)"):
+        fwcrf.refine(torch.from_numpy(IMAGE).movedim(-1, 0), tensor, from_labels=True, num_labels=4)
+    with pytest.raises(ValueError, match=r"scribbles has labels from 2\^63 on; expected 0 to 2"):
+        fwcrf.refine(IMAGE, P, scribbles=large(labels))
+    with pytest.raises(ValueError, match=r"labels from 2\^63 on; expected"):
+        fwcrf.changes(large(labels), labels)
+    with pytest.raises(IndexError):
+        fwcrf.pydensecrf.utils.unary_from_labels(np.array([0, 2**64 - 1], np.uint64), 3, 0.7)
+    for dtype in (torch.uint64, torch.uint16):
+        E = fwcrf.Energy(fwcrf.pairwise.dense([Exact(torch.rand(3, 2))], 3), torch.rand(3, 3))
+        assert E.of_labels(torch.tensor([0, 1, 2]).to(dtype)) == E.of_labels(torch.tensor([0, 1, 2]))
+        mrf = fwcrf.graphs.SparseMRF(torch.rand(3, 3), torch.tensor([[0, 1], [1, 2]]).to(dtype), 1.0)
+        assert mrf.value(torch.tensor([0, 1, 2]).to(dtype)) == mrf.value(torch.tensor([0, 1, 2]))
+    for call in (E.of_labels, mrf.value):
+        with pytest.raises(ValueError, match=f"labels run from 0 to {2**63 - 1}; expected 0 to 2"):
+            call(torch.from_numpy(large(np.arange(3)[::-1])))
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint64, np.int64])
+def test_labels_of_ignored_pixels_may_be_too_large(dtype):
+    labels, most = P.argmax(-1), {np.uint16: 65535, np.uint64: 2**64 - 1, np.int64: 2**40}[dtype]
+    ignore = np.zeros(labels.shape, bool)
+    ignore[:2, 3:] = True
+    without = np.where(ignore, -1, labels)
+    expected = fwcrf.refine(IMAGE, without, from_labels=True, ignore=ignore, return_probabilities=True)
+    void = labels.astype(dtype)
+    void[ignore] = most
+    for settings in ({}, {"num_labels": 3}, {"tile": 4, "overlap": 40}):
+        found = fwcrf.refine(
+            IMAGE, void, from_labels=True, ignore=ignore, return_probabilities=True, **settings
+        )
+        assert np.array_equal(found[0], expected[0]) and np.allclose(found[1], expected[1], atol=1e-5)
+    several = np.stack([void, labels.astype(dtype)])
+    assert np.array_equal(fwcrf.refine(IMAGE, several, from_labels=True, ignore=ignore)[0], expected[0])
+    place = np.arange(labels.size)[:, None]
+    kernel = Spatial(2)
+    points = [
+        fwcrf.refine_points(place, None, one.ravel(), from_labels=True, ignore=ignore.ravel(), kernels=kernel)
+        for one in (void, without)
+    ]
+    assert np.array_equal(*points)
+    with pytest.raises(ValueError, match=r"the label map has .*expected"):
+        fwcrf.refine(IMAGE, void, from_labels=True, ignore=~ignore)
+
+
+def test_an_ignored_pixel_keeps_a_label_that_occurs_nowhere_else():
+    labels = np.minimum(P.argmax(-1), 1)
+    labels[1, 1] = 7
+    found = fwcrf.refine(IMAGE, labels, from_labels=True, ignore=labels == 7)
+    assert found[1, 1] == 7 and (np.delete(found.ravel(), found.shape[1] + 1) < 2).all()
+
+
+def test_changes_between_maps_of_large_labels():
+    before, after = np.array([0, 2**40, -1, 3]), np.array([0, 0, 0, 0])
+    found = fwcrf.changes(before, after)
+    assert found.lost == (3, 2**40) and found.took_over == 0 and found.share == 0.75

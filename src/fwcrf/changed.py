@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fwcrf.inputs.arrays import as_array, kind
-from fwcrf.torch_ops.native import as_tensor, warn_caller
+from fwcrf.torch_ops.native import LARGEST, as_int64, as_tensor, warn_caller
 
 log: logging.Logger = logging.getLogger("fwcrf")
 
@@ -55,13 +55,16 @@ def changes(before: Any, after: Any) -> Changes:
                 f"{name} has dtype {array.dtype}; expected labels, whole numbers. Of scores, take the argmax "
                 "over the labels."
             )
-        maps.append(as_tensor(array).long().cpu())
+        maps.append(as_int64(as_tensor(array)).cpu())
     if maps[0].shape != maps[1].shape or maps[0].numel() == 0:
         shapes = " and ".join(str(tuple(one.shape)) for one in maps)
         raise ValueError(f"before and after have shapes {shapes}; expected the same, of one pixel or more.")
-    num_labels = max(int(one.max()) for one in maps) + 1
-    counts = [torch.bincount(one[one >= 0], minlength=max(num_labels, 0)) for one in maps]
-    return _of_counts(torch.stack(counts), int((maps[0] != maps[1]).sum()), maps[0].numel())
+    labels, places = torch.stack(maps).unique(return_inverse=True)
+    if int(labels[-1]) == LARGEST:
+        raise ValueError("before or after has labels from 2^63 on; expected labels of int64, -1 for none.")
+    counts = torch.stack([torch.bincount(one.flatten(), minlength=len(labels)) for one in places])
+    changed = int((places[0] != places[1]).sum())
+    return _of_counts(counts.masked_fill(labels < 0, 0), changed, maps[0].numel(), labels)
 
 
 def report(
@@ -118,12 +121,14 @@ def check_reach(influence: float, confidence: float | None, logits: Parts) -> No
     )
 
 
-def _of_counts(counts: Tensor, changed: float, pixels: int) -> Changes:
+def _of_counts(counts: Tensor, changed: float, pixels: int, labels: Tensor | None = None) -> Changes:
     """The changes, from the number of pixels of each label before and after, ``(2, L)``."""
+    if labels is None:
+        labels = torch.arange(counts.shape[-1], device=counts.device)
     there = counts > 0
-    lost = tuple(int(label) for label in (there[0] & ~there[1]).nonzero())
+    lost = tuple(labels[there[0] & ~there[1]].tolist())
     alone = there[1].sum() == 1 and there[0].sum() > 1
-    return Changes(changed / pixels, lost, int(there[1].nonzero()[0]) if alone else None)
+    return Changes(changed / pixels, lost, int(labels[there[1]]) if alone else None)
 
 
 def _named(labels: tuple[int, ...] | list[int]) -> str:

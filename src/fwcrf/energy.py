@@ -19,7 +19,14 @@ from fwcrf.pairwise import Pairwise, inner
 from fwcrf.spectrum import Top, eigenvector, largest_eigenvalue
 from fwcrf.torch_ops.layout import unary_from_scores
 from fwcrf.torch_ops.magnitudes import ENERGY, bounded, is_large
-from fwcrf.torch_ops.native import FLOATS, has_values, kept_property, warn_caller, with_memory_errors
+from fwcrf.torch_ops.native import (
+    FLOATS,
+    as_int64,
+    has_values,
+    kept_property,
+    warn_caller,
+    with_memory_errors,
+)
 from fwcrf.torch_ops.printed import in_one_line
 from fwcrf.torch_ops.simplex import softmax
 
@@ -276,6 +283,7 @@ class Energy:
         num_labels = self.unary.shape[-1]
         if labels.dtype.is_floating_point or labels.dtype == torch.bool:
             raise TypeError(f"labels has dtype {labels.dtype}; expected integers.")
+        labels = as_int64(labels)
         if labels.shape != self.unary.shape[:-1]:
             raise ValueError(
                 f"labels has shape {tuple(labels.shape)}; expected {tuple(self.unary.shape[:-1])}: "
@@ -285,5 +293,5 @@ class Energy:
             raise ValueError(
                 f"labels run from {labels.min()} to {labels.max()}; expected 0 to {num_labels - 1}."
             )
-        x = torch.nn.functional.one_hot(labels.long(), num_labels).to(self.unary.dtype)
+        x = torch.nn.functional.one_hot(labels, num_labels).to(self.unary.dtype)
         return self.value(x)

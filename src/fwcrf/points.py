@@ -97,7 +97,13 @@ def refine_points(
     """
     inference = Inference(as_solver(solver), num_steps, rounding, compatibility, self_edges)
     scores = read_scores(
-        probabilities, 1, from_logits=from_logits, from_labels=from_labels, num_labels=num_labels, alike=True
+        probabilities,
+        1,
+        from_logits=from_logits,
+        from_labels=from_labels,
+        num_labels=num_labels,
+        alike=True,
+        ignore=ignore,
     )
     like = scores.located
     everything, all_images = like.whole, slice(None)

@@ -156,7 +156,7 @@ def refine(
         rounding: ``"nearest"`` or ``"bcd"``.
         keep: a mask of pixels that keep the best label of their scores, and still influence other pixels.
         ignore: a mask of pixels that take no part: they keep their scores and do not influence other pixels.
-            Their scores and their image values may be NaN.
+            Their scores and their image values may be NaN, and their labels in a label map any number.
         scribbles: a map of labels that are certain, -1 elsewhere.
         resize: if sizes differ, bring the ``"scores"`` to the size of the image, or the ``"image"`` to the
             size of the scores.
@@ -207,6 +207,7 @@ def refine(
         from_logits=from_logits,
         from_labels=from_labels,
         num_labels=num_labels,
+        ignore=ignore,
     )
     picture = locate(image, "image", dims, channel_axis)
     if picture.batch != 1 and scores.located.batch is not None and spatial_dims is None:

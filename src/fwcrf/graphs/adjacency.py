@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fwcrf import _core
+from fwcrf.torch_ops.native import as_int64
 from fwcrf.torch_ops.printed import in_one_line
 
 # Nodes and edge ends have 32-bit indices.
@@ -62,6 +63,7 @@ def checked_edges(n: int, edges: Tensor) -> Tensor:
         )
     if edges.dtype.is_floating_point or edges.dtype.is_complex or edges.dtype == torch.bool:
         raise TypeError(f"edges has dtype {edges.dtype}; expected integers: edges.long(), if all are whole.")
+    edges = as_int64(edges)
     if n > MOST or 2 * len(edges) > MOST:
         raise ValueError(
             f"a graph of {n} nodes and {len(edges)} edges; expected at most {MOST} nodes and "

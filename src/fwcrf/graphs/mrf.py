@@ -23,6 +23,7 @@ from fwcrf.solvers.solution import Solution
 from fwcrf.solvers.solver import Solver
 from fwcrf.torch_ops.magnitudes import WEIGHT, bounded, is_large, refuse_weight
 from fwcrf.torch_ops.native import (
+    as_int64,
     as_tensor,
     check_finite,
     has_values,
@@ -130,13 +131,14 @@ class SparseMRF:
         shape, L = self.unary.shape[:-1], self.num_labels
         if labels.dtype.is_floating_point or labels.dtype == torch.bool:
             raise TypeError(f"labels has dtype {labels.dtype}; expected integers.")
+        labels = as_int64(labels)
         if labels.shape[-1:] != shape[-1:]:
             raise ValueError(
                 f"labels has shape {tuple(labels.shape)}; expected {tuple(shape)}: one label per node."
             )
         if labels.min() < 0 or labels.max() >= L:
             raise ValueError(f"labels run from {labels.min()} to {labels.max()}; expected 0 to {L - 1}.")
-        labels = labels.long().expand(torch.broadcast_shapes(labels.shape, shape))
+        labels = labels.expand(torch.broadcast_shapes(labels.shape, shape))
         unary = self.unary.expand(*labels.shape, L).gather(-1, labels.unsqueeze(-1))
         return unary.sum((-2, -1), dtype=torch.float64) + self._given.of_labels(labels) + self.constant  # type: ignore[attr-defined]
 

@@ -8,7 +8,7 @@ with a shape, a dtype and slices (a memory map, a Zarr array, an HDF5 dataset) i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fwcrf.torch_ops.layout import put_transposed, put_transposed_and_argmax, transposed
-from fwcrf.torch_ops.native import empty, refuse_jit_trace
+from fwcrf.torch_ops.native import as_int64, empty, refuse_jit_trace
 from fwcrf.torch_ops.printed import in_one_line
 
 Window = tuple[slice, ...]
@@ -102,9 +102,12 @@ class Located:
         found = self.array[self._index(images, window)]
         if not isinstance(found, Tensor):
             # A copy settles read-only memory, foreign byte order and negative strides.
-            plain = isinstance(found, np.ndarray) and found.dtype == _NUMPY[dtype] and found.flags.carray
-            found = torch.from_numpy(found if plain else np.array(found, dtype=_NUMPY[dtype], order="C"))
+            wanted = np.uint64 if dtype == torch.int64 and found.dtype == np.uint64 else _NUMPY[dtype]
+            plain = isinstance(found, np.ndarray) and found.dtype == wanted and found.flags.carray
+            found = torch.from_numpy(found if plain else np.array(found, dtype=wanted, order="C"))
         found = found.detach()
+        if found.dtype == torch.uint64 and dtype == torch.int64:
+            found = as_int64(found)
         if found.is_cpu and found.dtype != dtype and device in (None, found.device):
             return empty(found.shape, dtype).copy_(found)
         return found.to(device, dtype)
@@ -361,24 +364,28 @@ def check_batch(one: Located, scores: Located) -> None:
         )
 
 
-def extremes(stored: Located, chosen: Callable[[Tensor], Tensor] = lambda t: t) -> tuple[int, int]:
-    """The least and the largest of the ``chosen`` integers of an array, read some rows at a time."""
-    ends = [chosen(part).aminmax() for part in _some_rows(stored) if chosen(part).numel()]
-    return min((int(e.min) for e in ends), default=0), max((int(e.max) for e in ends), default=0)
+def extremes(stored: Located, ignore: Located | None = None) -> tuple[int, int]:
+    """The least and the largest integer of an array, read some rows at a time; -1 for ignored pixels."""
+    ends = [part.aminmax() for part in _some_rows(stored, ignore)]
+    return min(int(e.min) for e in ends), max(int(e.max) for e in ends)
 
 
-def distinct(stored: Located) -> set[int]:
-    """The different integers from 0 on of an array, read some rows at a time."""
-    return {value for part in _some_rows(stored) for value in part.unique().tolist() if value >= 0}
+def distinct(stored: Located, ignore: Located | None = None) -> set[int]:
+    """The different integers from 0 on of an array without its ignored pixels, read some rows at a time."""
+    return {value for part in _some_rows(stored, ignore) for value in part.unique().tolist() if value >= 0}
 
 
-def _some_rows(stored: Located) -> Iterator[Tensor]:
-    """The integers of an array, some rows at a time."""
+def _some_rows(stored: Located, ignore: Located | None) -> Iterator[Tensor]:
+    """The integers of an array, some rows at a time, with -1 at the pixels of the mask ``ignore``."""
     rows = max(1, (1 << 24) // max(1, math.prod(stored.grid[1:])))
     for image in range(stored.batch or 1):
         for start in range(0, stored.grid[0], rows):
             window = (slice(start, min(start + rows, stored.grid[0])), *stored.whole[1:])
-            yield stored.read(torch.int64, slice(image, image + 1), window)
+            part = stored.read(torch.int64, slice(image, image + 1), window)
+            if ignore is not None:
+                aside = ignore.read(torch.bool, slice(image, image + 1), window, part.device)
+                part = part.masked_fill(aside, -1)
+            yield part
 
 
 def _by(sizes: Sequence[int]) -> str:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fwcrf.inputs.arrays import Located, Window, check_batch, extremes, kind, locate
 from fwcrf.inputs.scores import Scores
-from fwcrf.torch_ops.native import warn_caller
+from fwcrf.torch_ops.native import LARGEST, warn_caller
 from fwcrf.torch_ops.printed import in_one_line
 
 
@@ -99,8 +99,9 @@ def _read(
 def _check_labels(scribbles: Tensor, num_labels: int) -> None:
     most = int(scribbles.max())
     if most >= num_labels:
+        found = "from 2^63 on" if most == LARGEST else f"up to {most}"
         raise ValueError(
-            f"scribbles has labels up to {most}; expected 0 to {num_labels - 1}, and -1 where there is "
+            f"scribbles has labels {found}; expected 0 to {num_labels - 1}, and -1 where there is "
             "none. If another number means none: np.where(scribbles == 255, -1, scribbles.astype(int)), for "
             "example."
         )

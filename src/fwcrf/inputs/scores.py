@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from fwcrf.inputs.resample import Alignment, needed, resample
 from fwcrf.inputs.tiles import sample
 from fwcrf.torch_ops.layout import unary_from_scores
 from fwcrf.torch_ops.magnitudes import ENERGY
-from fwcrf.torch_ops.native import warn_caller
+from fwcrf.torch_ops.native import LARGEST, warn_caller
 
 # The default confidence in a label map.
 CONFIDENCE = 0.7
@@ -261,8 +261,12 @@ def read_scores(
     from_labels: bool | float | None = None,
     num_labels: int | None = None,
     alike: bool = False,
+    ignore: Any = None,
 ) -> Scores:
-    """The scores that a user passes as ``probabilities``; ``arrays.locate`` finds their axes."""
+    """The scores that a user passes as ``probabilities``; ``arrays.locate`` finds their axes.
+
+    A label map may have any numbers at the pixels of the mask ``ignore``.
+    """
     if num_labels is not None:
         num_labels = whole(num_labels, "num_labels", 2)
     if from_labels is None or (isinstance(from_labels, bool | np.bool_) and not from_labels):
@@ -284,7 +288,7 @@ def read_scores(
             f"the label map has dtype {located.array.dtype}; expected integers: convert with "
             f"{'.long()' if located.is_torch else '.astype(int)'}, or omit from_labels for probabilities."
         )
-    return Scores(located, "labels", _count_labels(located, num_labels), confidence)
+    return Scores(located, "labels", _num_labels(located, num_labels, ignore), confidence)
 
 
 def _read_numbers(located: Located, from_logits: bool, num_labels: int | None) -> Scores:
@@ -323,14 +327,36 @@ def check_logits(logits: Located) -> None:
         )
 
 
-def _count_labels(located: Located, num_labels: int | None) -> int:
-    high = extremes(located)[1]
+def _num_labels(located: Located, num_labels: int | None, ignore: Any) -> int:
+    """L of a label map. Labels of ignored pixels count too, unless they are too large."""
+    found = _count_labels(located, num_labels)
+    if found is None and ignore is not None:
+        mask = locate(ignore, "ignore", len(located.grid), channels=False)
+        if mask.grid == located.grid and mask.batch in (None, located.batch) and kind(mask.array) in "bi":
+            found = _count_labels(located, num_labels, mask)
+    return _refuse_labels(located, num_labels) if found is None else found
+
+
+def _count_labels(located: Located, num_labels: int | None, ignore: Located | None = None) -> int | None:
+    """L of a label map without its ignored pixels; None if it has too large labels."""
+    high = extremes(located, ignore)[1]
     if num_labels is not None and high < num_labels:
         return num_labels
     if num_labels is None and high < 255:
         return max(2, high + 1)
-    if num_labels is None and high > 255 and 2 * (found := len(distinct(located))) > high:
+    if num_labels is None and 255 < high < 2 * len(distinct(located, ignore)):
         return high + 1
+    return None
+
+
+def _refuse_labels(located: Located, num_labels: int | None) -> NoReturn:
+    high = extremes(located)[1]
+    if high == LARGEST:
+        raise ValueError(
+            "the label map has labels from 2^63 on; expected small ones, from 0 on. If they mark pixels "
+            "without a label, set them to -1: "
+            + ("labels.long().clamp(min=-1)." if located.is_torch else "labels.astype(int).clip(-1).")
+        )
     unlabelled = (
         f"labels.long().masked_fill(labels == {high}, -1)"
         if located.is_torch
@@ -338,6 +364,7 @@ def _count_labels(located: Located, num_labels: int | None) -> int:
     )
     if num_labels is None and high > 255:
         again = "labels.unique" if located.is_torch else "np.unique"
+        found = len(distinct(located))
         raise ValueError(
             f"the label map has {found} labels, up to {high}; expected labels from 0 on, most of which "
             f"occur. If {high} marks pixels without a label, set them to -1: {unlabelled}. "

@@ -8,6 +8,8 @@ from numbers import Number
 
 import numpy as np
 
+from fwcrf.torch_ops.native import LARGEST
+
 _log = logging.getLogger(__name__)
 
 
@@ -32,7 +34,8 @@ def unary_from_labels(
         raise OneLabelError(f"n_labels={n_labels!r}; expected at least 2.")
     labels = labels.flatten()
     if labels.dtype.kind == "u":
-        labels = labels.astype(np.int64)  # unsigned 0 - 1 would wrap around; int 0 - 1 is the last row
+        # Unsigned 0 - 1 would wrap around; int 0 - 1 is the last row. Numbers from 2^63 on are out of range.
+        labels = np.minimum(labels, np.uint64(LARGEST)).astype(np.int64)
     energies = np.full((n_labels, labels.size), -np.log((1 - gt_prob) / (n_labels - 1)), np.float32)
     energies[labels - 1 if zero_unsure else labels, np.arange(labels.size)] = -np.log(gt_prob)
     if zero_unsure:

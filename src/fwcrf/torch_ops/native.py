@@ -33,6 +33,8 @@ _TOO_LARGE = re.compile(r"size calculation overflowed|integer multiplication ove
 
 # The dtypes that native code takes.
 FLOATS = (torch.float32, torch.float64)
+# The largest int64.
+LARGEST = 2**63 - 1
 # Below this many bytes, torch's own allocation is as fast.
 _LARGE = 1 << 19
 # Below this many multiplications a thread costs more to wake than it saves.
@@ -145,6 +147,15 @@ def as_tensor(value: Any, dtype: torch.dtype | None = None) -> Tensor:
     if dtype is None and array.dtype == np.float64 and not isinstance(value, np.ndarray | np.generic):
         array = array.astype(np.float32)
     return torch.tensor(array, dtype=dtype, device="cpu")
+
+
+def as_int64(integers: Tensor) -> Tensor:
+    """Integers as int64; numbers from 2^63 on, which are too large for it, as ``LARGEST``.
+
+    ``Tensor.long`` would make negative numbers of them.
+    """
+    found = integers.long()
+    return found.masked_fill(found < 0, LARGEST) if integers.dtype == torch.uint64 else found
 
 
 def plain() -> AbstractContextManager[object]:

@@ -92,3 +92,10 @@ def test_scores_say_what_they_are(tmp_path):
         read_scores(tmp_path / "labels.png", kind="logits")
     with pytest.raises(FileError, match="expected an axis from -3 to 2"):
         read_scores(tmp_path / "p.npy", label_axis=3)
+
+
+@pytest.mark.parametrize("value", [1e19, -1e19, float("inf")])
+def test_floats_that_no_integer_holds_are_refused(tmp_path, value):
+    np.save(tmp_path / "a.npy", np.array([[0.0, value]]))
+    with pytest.raises(FileError, match=r"a\.npy has values from 2\^63 on; expected a label map"):
+        read_labels(tmp_path / "a.npy")

@@ -34,6 +34,8 @@ def read_labels(path: Path | str, *, key: str | None = None, limit: int = DEFAUL
     else:
         values = read_indices(path, form, limit)
     if values.dtype.kind == "f" and np.array_equal(values, np.trunc(values)):
+        if np.abs(values).max(initial=0) >= 2.0**63:
+            raise FileError(f"{path} has values from 2^63 on; expected a label map, labels from 0 on.")
         values = values.astype(np.int64)
     if values.dtype.kind not in "bui":
         raise FileError(f"{path} has dtype {values.dtype}; expected a label map, whole numbers.")
