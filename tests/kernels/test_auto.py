@@ -7,7 +7,8 @@ import torch
 
 import fwcrf
 from fwcrf.kernels import Bilateral, Exact, Gaussian, Lattice, Spatial
-from fwcrf.kernels.kernel import FEW_POINTS
+from fwcrf.kernels.calibration import signed_error
+from fwcrf.kernels.kernel import gaussian, most_exact
 from fwcrf.kernels.operator import Rescaled
 
 
@@ -19,11 +20,14 @@ def is_exact(K):
     return isinstance(K, Exact) or (isinstance(K, Rescaled) and isinstance(K.inner, Exact))
 
 
-@pytest.mark.parametrize("d", [1, 3, 6])
+@pytest.mark.parametrize("d", [1, 3, 5, 6, 14])
 def test_few_points_are_exact_and_many_are_a_lattice(d):
-    most = FEW_POINTS * (d + 1)
+    most = {1: 160, 3: 320, 5: 1024, 6: 1024, 14: 1200}[d]
+    assert most_exact(d) == most
     assert is_exact(Gaussian().operator(scattered(most, d)))
-    assert isinstance(Gaussian().operator(scattered(most + 1, d)), Lattice)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert isinstance(Gaussian().operator(scattered(most + 1, d)), Lattice)
 
 
 def test_a_method_that_is_named_is_taken():
@@ -44,12 +48,27 @@ def test_an_image_is_always_a_lattice():
 
 
 def test_a_lattice_over_points_that_is_far_off_is_reported():
-    message = r"lattice over 300 points with 8 features is off by \d+ %.*method='exact'"
+    message = r"lattice over 300 points with 8 features is off by \d+ %.*\d+ %.*method='exact'"
     with pytest.warns(UserWarning, match=message):
         Gaussian(method="lattice").operator(scattered(300, 8))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Gaussian(method="lattice").operator(scattered(2000, 3))
+
+
+def test_a_lattice_that_is_right_in_row_sums_only_is_reported():
+    with pytest.warns(UserWarning, match=r"off by 11 % in a sample of row sums, and by 2[67] % for"):
+        Gaussian().operator(1.5 * scattered(3000, 5))
+
+
+@pytest.mark.parametrize("normalization", ["none", "symmetric", "before", "after"])
+@pytest.mark.parametrize(("n", "d"), [(1500, 3), (1000, 6), (300, 8)])
+def test_the_error_for_random_signs_is_that_of_the_whole_matrix(n, d, normalization):
+    features = scattered(n, d)
+    K, exact = (gaussian(features, m, normalization) for m in ("lattice", "exact"))
+    off = [one.without_self_edges().to_dense() for one in (K, exact)]
+    expected = float((off[0] - off[1]).norm() / off[1].norm())
+    assert signed_error(features, K, normalization) == pytest.approx(expected, rel=0.25)
 
 
 def test_points_without_settings_are_exact_if_few():

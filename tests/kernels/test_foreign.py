@@ -32,8 +32,8 @@ class Overridden(Bilateral):
 
 class Channels(Gaussian):
     def operator(self, features):
-        # Wide enough for a lattice over points, which warns if it is far off: 32 grey levels.
-        return Gaussian(precision=0.001, method="lattice").operator(features)
+        # Wide enough for a lattice over points, which warns if it is far off: 58 grey levels.
+        return Gaussian(precision=0.0003, method="lattice").operator(features)
 
 
 class Volumes:
@@ -54,7 +54,7 @@ CASES = {
     "ignored pixels": (Own(), Spatial(2.0, weight=0.7), {"ignore": IMAGE[0] > 200}),
     "a subclass": (Overridden(3.0), Spatial(3.0), {}),
     "a subclass, tiles": (Overridden(3.0), Spatial(3.0), {"tile": 5}),
-    "features": (Channels(), Gaussian(precision=0.001), {}),
+    "features": (Channels(), Gaussian(precision=0.0003), {}),
 }
 
 

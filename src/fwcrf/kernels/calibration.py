@@ -15,14 +15,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwcrf.torch_ops.exact import exact_sums
+from fwcrf.torch_ops.exact import exact_block, exact_sums
 from fwcrf.torch_ops.lattice import LEAST, MOST, fitted_scale, ratio
 from fwcrf.torch_ops.printed import in_one_line
 
 if TYPE_CHECKING:
     from fwcrf.kernels.lattice import Lattice
+    from fwcrf.kernels.operator import Normalization, Operator
 
 ROWS, _COLUMNS = 128, 2048
+# Vectors of random signs for an error.
+_SIGNS = 8
 
 
 class _Sums(NamedTuple):
@@ -76,6 +79,27 @@ def scale(
         return features.new_full((*features.shape[:-2], 1), fallback)
     _, exact, approximate = _sample(features, lattice, rows, place)
     return fitted_scale(exact, approximate, fallback, features.dtype)
+
+
+def signed_error(features: Tensor, K: Operator, normalization: Normalization) -> float:
+    """The error of K x for x of random signs on a sample of pairs, relative to the exact kernel.
+
+    In row sums the errors of entries cancel, here they add up. K had a unit diagonal before it was
+    normalised, so that its diagonal is the factor by which rows and columns were scaled.
+    """
+    n = features.shape[-2]
+    indices, rows = chosen(n, ROWS)
+    points = torch.from_numpy(indices).to(features.device)
+    row, column = points[:rows], points[rows:]
+    x = features.new_zeros(n, _SIGNS)
+    signs = np.random.default_rng(0).integers(0, 2, (len(column), _SIGNS))
+    x[column] = (2 * torch.from_numpy(signs) - 1).to(x)
+    scale = K.diagonal().unsqueeze(-1)
+    share = {"before": 1.0, "after": 0.0}.get(normalization, 0.5)  # of the columns in the scale
+    weighted = scale[..., column, :] ** share * x[column]
+    exact = exact_block(weighted, features[..., row, :], features[..., column, :])
+    exact = scale[..., row, :] ** (1 - share) * exact
+    return float(ratio((K(x)[..., row, :] - exact).norm(), exact.norm(), 0.0))
 
 
 def row_factor(features: Tensor, lattice: Lattice, *, rows: int = 256) -> Tensor:

@@ -13,8 +13,8 @@ from fwcrf.torch_ops.exact import exact_filter
 from fwcrf.torch_ops.native import check_finite, differentiated, kept_property, matmul, untraced
 from fwcrf.torch_ops.printed import in_one_line
 
-# Up to this many points, the matrix is kept: 4 MB in float32.
-_KEPT = 1024
+# Up to this many points, the matrix is kept: 16 MB in float32.
+_KEPT = 2048
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,8 +22,7 @@ class Exact(Operator):
     """K_ij = exp(-|f_i - f_j|^2 / 2) over features in standard deviations, ``(*batch, n, D)``.
 
     Time grows with n^2; memory does not: rows are formed in chunks of at most 16 MB, and only for up to
-    1024 points the matrix is kept. Differentiable
-    to any order in x and in the features.
+    2048 points the matrix is kept. Differentiable to any order in x and in the features.
 
     >>> K = Exact(torch.zeros(3, 1))
     >>> K(torch.tensor([[1.0], [2.0], [3.0]])).squeeze(-1)

@@ -20,6 +20,11 @@ def exact_filter(x: Tensor, features: Tensor) -> Tensor:
     return _Exact.apply(x, features, features.view_as(features), True)
 
 
+def exact_block(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """sum_j exp(-|rows_i - columns_j|^2 / 2) x_j, ``(*batch, rows, channels)``."""
+    return _Exact.apply(x, rows, columns, False)
+
+
 def exact_sums(rows: Tensor, columns: Tensor) -> Tensor:
     """sum_j exp(-|rows_i - columns_j|^2 / 2), ``(*batch, rows)``."""
     if not untraced(rows) or differentiated(rows, columns):
