@@ -65,6 +65,13 @@ DOORS = {
     "solver weight": (lambda v: fwcrf.solvers.get("l2fw", weight=v), NOT_POSITIVE),
     "solver step": (lambda v: fwcrf.solvers.get("l2fw", step=v), [None, 1j, True, -5, 2.5, *NOT_FINITE]),
     "solver rho": (lambda v: fwcrf.solvers.get("admm", rho=v), NOT_POSITIVE),
+    "spatial xy": (lambda v: Spatial(v), [*NOT_NUMBERS[:3], *NOT_POSITIVE[5:]]),
+    "bilateral xy": (lambda v: Bilateral(v, 3), [*NOT_NUMBERS[:3], *NOT_POSITIVE[5:]]),
+    "bilateral color": (lambda v: Bilateral(3, v), [*NOT_NUMBERS[:3], *NOT_POSITIVE[5:]]),
+    "bilateral weight": (lambda v: Bilateral(3, 3, weight=v), [None, "3", 1j, object(), True]),
+    "gaussian weight": (lambda v: Gaussian(weight=v), [None, "3", 1j, object(), torch.tensor([1j, 1, 2])]),
+    "layer learnable": (lambda v: fwcrf.DenseCRF(3, learnable=v), [None, 3, True, object()]),
+    "layer gradient": (lambda v: fwcrf.DenseCRF(3, gradient=v), [None, 3, True, object()]),
 }
 # These take several numbers: too few of them are a wrong value.
 SEVERAL = (
@@ -83,7 +90,7 @@ ARRAYS = ("weight", "compatibility", "precision", "rho")
 def refusal(door, value):
     """The one exception that is raised: TypeError unless the value is a number, or numbers."""
     name = door.split()[1]
-    if name in ("progress", "callback"):
+    if name in ("progress", "callback", "learnable", "gradient"):
         return TypeError
     if name == "kernels":
         return ValueError if isinstance(value, list) and not value else TypeError

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from fwcrf import _core
 from fwcrf.inputs.arrays import locate
-from fwcrf.inputs.numbers import real
+from fwcrf.inputs.numbers import real, reals
 from fwcrf.torch_ops.native import (
     check_finite,
     empty,
@@ -87,6 +88,15 @@ def bandwidths(
         if type(v) not in (float, int) or not 0 < v < math.inf:
             real(v, name, _DEVIATIONS, lambda s: 0 < s < math.inf)
     return tuple(map(float, values))
+
+
+def check_bandwidth(value: Any, name: str) -> None:
+    """Refuse a value that holds no standard deviations, of any number of axes; tensors by dtype alone."""
+    if isinstance(value, Tensor):
+        reals(value, name)
+        return
+    several = isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) and np.ndim(value) > 0
+    bandwidths(value, len(value) if several else 1, name)
 
 
 def reciprocals(value: float | Sequence[float] | Tensor | np.ndarray, name: str, like: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from fwcrf.energy import Energy
+from fwcrf.inputs.numbers import shown
 from fwcrf.pairwise import inner
 from fwcrf.regularizers import Simplex
 from fwcrf.solvers import FrankWolfe, Solver
@@ -170,6 +171,10 @@ class Implicit:
 def get(gradient: str | Gradient) -> Gradient:
     """The gradient named "unrolled", "checkpoint" or "implicit"; an object is returned unchanged."""
     if not isinstance(gradient, str):
+        if not (callable(gradient) and hasattr(gradient, "check")):
+            raise TypeError(
+                f"gradient={shown(gradient)}; expected one of {', '.join(_NAMED)}, or a Gradient."
+            )
         return gradient
     if gradient not in _NAMED:
         raise ValueError(f"gradient={gradient!r} is not known; expected one of {', '.join(_NAMED)}.")

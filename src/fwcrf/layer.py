@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -17,7 +17,7 @@ from fwcrf.compatibility import compatibility as read_compatibility
 from fwcrf.energy import Energy
 from fwcrf.gradients import Gradient
 from fwcrf.inputs.arrays import check_same_grid, locate, scores_flat
-from fwcrf.inputs.numbers import real, whole
+from fwcrf.inputs.numbers import real, shown, whole
 from fwcrf.inputs.scores import check_balance, check_logits, rarity
 from fwcrf.inputs.tiles import sample
 from fwcrf.kernels.kernel import Kernel, Weight, check_image, read_kernels
@@ -458,6 +458,10 @@ def _check_settings(
     whole(spatial_dims, "spatial_dims", 1)
     if isinstance(learnable, str):
         raise TypeError(f"learnable={learnable!r} is one string; expected a sequence: ({learnable!r},).")
+    if not isinstance(learnable, Iterable):
+        raise TypeError(
+            f"learnable={shown(learnable)}; expected a sequence of names: {', '.join(LEARNABLE)}."
+        )
     for name in learnable:
         if name not in LEARNABLE:
             raise ValueError(f"learnable has {name!r}; expected any of {', '.join(LEARNABLE)}.")

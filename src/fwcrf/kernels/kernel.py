@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwcrf.features import bandwidths, bilateral, check_units, pixels, positions, reciprocals
+from fwcrf.features import bandwidths, bilateral, check_bandwidth, check_units, pixels, positions, reciprocals
 from fwcrf.inputs.arrays import Located, kind
 from fwcrf.inputs.numbers import reals, shown
 from fwcrf.kernels.calibration import row_factor, signed_error
@@ -81,6 +81,12 @@ class Kernel(ABC):
     weight: Weight
     method: str
     normalization: Normalization
+
+    def __post_init__(self) -> None:
+        if type(self.weight) is not float:
+            reals(self.weight, "weight")
+        for name, value in self.bandwidths().items():
+            check_bandwidth(value, name)
 
     @abstractmethod
     def features(self, domain: Domain) -> Tensor:
