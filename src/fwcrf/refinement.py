@@ -90,7 +90,7 @@ def refine(
     image: Any,
     probabilities: Any,
     *,
-    preset: str | Preset = "default",
+    preset: str | Preset | None = None,
     solver: str | Solver | Unset = OF_PRESET,
     num_steps: int | Unset = OF_PRESET,
     kernels: Sequence[Kernel] | None = None,
@@ -135,8 +135,9 @@ def refine(
             of labels, -1 where there is none. One probability (one logit) per pixel is for label 1
             against label 0.
         preset: a name of ``fwcrf.presets.names()``: the values of the arguments that follow, up to
-            ``balance``, and of ``self_edges``, unless they are given. With ``kernels`` it is not used: the
-            solver is then ``"l2fw"``, with 10 steps, Potts 1 and no balance, unless given.
+            ``balance``, and of ``self_edges``, unless they are given. By default ``"default"``; but with
+            ``kernels`` and no preset the model has these kernels and nothing else: ``"l2fw"`` with 10 steps,
+            Potts 1 and no balance, unless given. ``kernels`` with a preset replace its kernels only.
         solver: a name of ``fwcrf.solvers.names()``, or a solver.
         num_steps: the number of steps; with most solvers, a step applies every kernel once.
         kernels: ``Spatial``, ``Bilateral`` or any other kernel, with bandwidths in pixels and grey levels of
@@ -187,9 +188,11 @@ def refine(
         function(progress, "progress", "the number of parts done and of all parts")
     if channel_axis is not None and type(channel_axis) is not int:
         channel_axis = whole(channel_axis, "channel_axis", -MOST, "an axis, or None for no channels")
-    if not isinstance(preset, str | Preset):
+    if preset is None:
+        preset = "default" if kernels is None else OWN_KERNELS
+    elif not isinstance(preset, str | Preset):
         preset = get_preset(preset)
-    chosen = _arguments(preset if kernels is None else OWN_KERNELS)
+    chosen = _arguments(preset)
     used: Sequence[Kernel] = chosen["kernels"] if kernels is None else read_kernels(kernels)
     inference = Inference(
         solvers.as_solver(chosen["solver"] if isinstance(solver, Unset) else solver),

@@ -67,6 +67,36 @@ CASES = {
         "If they are probabilities, use --from probabilities.",
     ),
     "nan": (IMAGE, P * np.nan, "", 1, "can be left out in Python: fwcrf.refine has ignore=."),
+    "lambda 0": (IMAGE, P, "--lambda 0", 2, "for --lambda: 0.0; expected a positive number"),
+    "balance": (IMAGE, P, "--balance 3", 2, "for --balance: balance is 3.0; expected a number from 0 to 1"),
+    "colour": (IMAGE, P, "--bilateral 80 -1 1", 2, "for --bilateral: a bilateral kernel has color -1.0;"),
+    "not a number": (IMAGE, P, "--spatial 3 nan", 2, "for --spatial: nan; expected finite numbers."),
+    "negative weight": (IMAGE, P, "--spatial 3 -1", 2, "for --spatial: weight -1; expected 0 or more."),
+    "no kernel": (IMAGE, P, "--spatial 3 0", 2, "for --spatial: weight 0, and no other kernel is left;"),
+    "solver": (IMAGE, P, "--solver nope", 2, "for --solver: solver 'nope' is not known; expected one of mf,"),
+    "solver of graphs": (
+        IMAGE,
+        P,
+        "--solver lp-trw",
+        2,
+        "--solver: 'lp-trw' is for sparse graphs, with `fwc",
+    ),
+    "label axis": (
+        IMAGE,
+        P,
+        "--label-axis 5",
+        1,
+        "with --label-axis 5; expected an axis from -3 to 2",
+    ),
+    "penalty": (IMAGE, P, "--compatibility -1", 2, "--compatibility"),
+    "no stride": (
+        IMAGE,
+        LOGITS,
+        "--from logits --resize scores --align 0,0",
+        1,
+        "--align 0.0; expected a pos",
+    ),
+    "size": (IMAGE, P, "--limit 3x", 2, "for --limit: '3x' is not a size"),
     "lambda": (IMAGE, P, "--solver mf --lambda 2", 2, "solver 'mf' has no setting 'weight' (--lambda)"),
     "sums": (
         IMAGE,
@@ -105,6 +135,7 @@ def test_messages_name_flags(case, tmp_path, fwcrf_command):
     assert status == expected, stderr
     assert said in " ".join(stderr.split()), stderr
     before_python = re.split("[iI]n Python", stderr)[0]
+    assert "lp-meshi" not in stderr
     assert not [name for name in ARGUMENTS if re.search(rf"\b{name}=", before_python)], stderr
 
 
