@@ -149,7 +149,7 @@ def refine(
         channel_axis: the axis of channels in numpy arrays; ``None`` for a grey image without that axis.
         from_labels: the confidence in a map of labels, between 0.5 and 1: the probability of the given label
             against any one other label. ``True`` is 0.7.
-        num_labels: the number of labels in a map; by default one more than the largest label.
+        num_labels: the number of labels; of a map, by default one more than the largest label.
         spatial_dims: the number of grid axes, 3 for a volume or a video. By default as many as ``spacing`` or
             a kernel's bandwidths have entries; else 3 with five axes (batch, channels and grid), and 2 with
             fewer.
@@ -214,7 +214,8 @@ def refine(
     picture = locate(image, "image", dims, channel_axis)
     if picture.batch != 1 and scores.located.batch is not None and spatial_dims is None:
         _warn_if_volume(picture, scores.located, spacing, used)
-    alignment = _alignment(picture, scores.located, resize, align)
+    told = channel_axis is not None and channel_axis >= 0
+    alignment = _alignment(picture, scores.located, resize, align, num_labels, told)
     grid = scores.located.grid if resize == "image" else picture.grid
     free = keep is None and ignore is None and scribbles is None
     problem = Problem(
@@ -564,13 +565,19 @@ def _warn_if_volume(image: Located, scores: Located, spacing: Any, kernels: Sequ
         )
 
 
-def _alignment(image: Located, scores: Located, resize: str | None, align: Align) -> Alignment | None:
-    """The alignment of scores that are resampled to the image, or the image to them; None if neither is."""
+def _alignment(
+    image: Located, scores: Located, resize: str | None, align: Align, num_labels: int | None, told: bool
+) -> Alignment | None:
+    """The alignment of scores that are resampled to the image, or the image to them; None if neither is.
+
+    ``num_labels`` and ``told`` are as in ``check_label_axis``.
+    """
     if resize not in (None, "scores", "image"):
         raise ValueError(f"resize={resize!r} is not known; expected 'scores', 'image' or None.")
     check_batch(image, scores)
     if resize is not None:
-        check_label_axis(image.grid, scores)
+        # A stride that fits settles it, and one that does not is refused.
+        check_label_axis(image.grid, scores, num_labels=num_labels, told=told or not isinstance(align, str))
         same = image.grid == scores.grid and isinstance(align, str)
         found = aligned(image.grid, scores.grid, align, scores.name)
         return None if same else found

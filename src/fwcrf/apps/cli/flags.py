@@ -19,6 +19,7 @@ _WORDS = (
      r"pass --void \1."),
     (r"np\.moveaxis\((?!image)\w[\w ]*, (\d+), \d+\)", r"--label-axis \1"),
     (r"(np\.moveaxis\(image, \d+, \d+\))", r"a file of \1"),
+    (r"if not, pass channel_axis=(\d+)", r"if not, pass --label-axis \1"),
     (r"channel_axis=(-?\d+)", r"--label-axis \1, and an image with its channels last"),
     (r"pass channel_axis=None(, or for a volume spatial_dims=3)?", "save it with one, image[..., None]"),
     (r"last, or at channel_axis=", "last, or at --label-axis"),

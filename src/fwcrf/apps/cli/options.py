@@ -169,11 +169,16 @@ def reading_of(
     ] = None,
     key: Annotated[str | None, typer.Option(metavar="NAME", help="Array of scores in .npz files.")] = None,
     label_axis: Annotated[
-        int, typer.Option(metavar="AXIS", help="Axis of the labels in arrays of scores.")
+        int,
+        typer.Option(
+            metavar="AXIS", help="Axis of the labels in arrays of scores, from 0 (default: the last)."
+        ),
     ] = -1,
     labels: Annotated[
         int | None,
-        typer.Option(min=2, help="Number of labels (default: one more than the largest in a map)."),
+        typer.Option(
+            min=2, help="Number of labels (default: as in the scores; in a map, the largest and one)."
+        ),
     ] = None,
     confidence: Annotated[
         float | None, typer.Option(help="Confidence in label maps, between 0.5 and 1 (default: 0.7).")
