@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from refine.refine_scenes import photograph, probabilities
 
 import fwcrf
+from fwcrf.apps.files.settings import Settings
 from fwcrf.inputs.scores import rarity
 from fwcrf.kernels import Bilateral, Spatial
 
@@ -46,18 +51,95 @@ def test_arguments_replace_the_values_of_a_preset():
     np.testing.assert_array_equal(one, two)
 
 
-def test_kernels_of_the_callers_own_come_without_a_preset():
-    kernels = [Spatial(2), Bilateral(20, 10)]
-    for preset in ("default", "pydensecrf"):
-        found = fwcrf.refine(IMAGE, P, kernels=kernels, preset=preset)
-        expected = fwcrf.refine(
-            IMAGE, P, kernels=kernels, solver="l2fw", num_steps=10, compatibility=1.0, balance=0.0,
-            self_edges=False,
-        )  # fmt: skip
-        np.testing.assert_array_equal(found, expected)
+SPATIAL, BILATERAL = (2.0, 1.5), (20.0, 10.0, 3.0)
+KERNELS = [Bilateral(*BILATERAL), Spatial(*SPATIAL)]
+PLAIN_KERNELS = [
+    {"kind": "bilateral", "xy": 20.0, "color": 10.0, "weight": 3.0},
+    {"kind": "spatial", "xy": 2.0, "weight": 1.5},
+]
 
 
-@pytest.mark.parametrize("name", ["papers", 3, None, ["default"]])
+def by_refine(preset, tmp_path, command):
+    return fwcrf.refine(IMAGE, P, kernels=KERNELS, preset=preset)
+
+
+def by_layer(preset, tmp_path, command):
+    steps = 10 if preset is None else fwcrf.presets.get(preset).num_steps  # they are the layer's own
+    crf = fwcrf.DenseCRF(P.shape[-1], KERNELS, preset=preset, num_steps=steps)
+    return crf.solve(first(IMAGE).double(), first(np.log(P)).double()).labels.numpy()
+
+
+def by_flags(preset, tmp_path, command, *more):
+    Image.fromarray(IMAGE).save(tmp_path / "i.png")
+    np.save(tmp_path / "p.npy", P)
+    given = "refine", tmp_path / "i.png", "-s", tmp_path / "p.npy", "-o", tmp_path / "a.npy"
+    flags = [] if more else ["--spatial", *SPATIAL, "--bilateral", *BILATERAL]
+    if preset is not None and not more:
+        flags += ["--preset", preset]
+    assert command(*given, *flags, *more)[0] == 0
+    return np.load(tmp_path / "a.npy")
+
+
+def by_file(preset, tmp_path, command):
+    values = {"kernels": PLAIN_KERNELS} | ({} if preset is None else {"preset": preset})
+    (tmp_path / "s.json").write_text(json.dumps(values))
+    return by_flags(preset, tmp_path, command, "--config", tmp_path / "s.json")
+
+
+def by_settings(preset, tmp_path, command):
+    if preset is None:
+        settings = Settings(kernels=PLAIN_KERNELS)
+    else:
+        settings = replace(Settings.of_preset(fwcrf.presets.get(preset)), kernels=PLAIN_KERNELS)
+    return fwcrf.refine(IMAGE, P, **settings.arguments())
+
+
+DOORS = [by_refine, by_layer, by_flags, by_file, by_settings]
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("preset", [None, "default", "pydensecrf"])
+def test_own_kernels_replace_those_of_a_preset_and_have_nothing_else_without_one(
+    preset, door, tmp_path, fwcrf_command
+):
+    plain = {"solver": "l2fw", "num_steps": 10, "compatibility": 1.0, "balance": 0.0, "self_edges": False}
+    model = plain if preset is None else fwcrf.presets.get(preset).arguments()
+    expected = fwcrf.refine(IMAGE, P, **{**model, "kernels": KERNELS})
+    np.testing.assert_array_equal(door(preset, tmp_path, fwcrf_command), expected)
+
+
+def test_own_kernels_have_different_results_with_presets():
+    found = [fwcrf.refine(IMAGE, P, kernels=KERNELS, preset=one) for one in (None, "default", "pydensecrf")]
+    assert not np.array_equal(found[0], found[1]) and not np.array_equal(found[1], found[2])
+
+
+def test_own_kernels_of_points_have_nothing_else():
+    points = np.stack(np.meshgrid(np.arange(8.0), np.arange(9.0)), -1).reshape(-1, 2)
+    p = np.random.default_rng(0).dirichlet([1.0, 1.0], len(points))
+    kernels = [Spatial(2.0, 1.5)]
+    both = {"kernels": kernels, "return_probabilities": True}
+    expected = fwcrf.refine_points(
+        points, None, p, **both, solver="l2fw", num_steps=10, compatibility=1.0, self_edges=False
+    )
+    for one, other in zip(fwcrf.refine_points(points, None, p, **both), expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_one_kernel_on_the_command_line(tmp_path, fwcrf_command):
+    """Alone it is the model; with a preset it replaces the kernel of its kind, and weight 0 removes it."""
+    default = fwcrf.presets.get("default").arguments()
+    spatial, bilateral = default["kernels"]
+    for flags, expected in (
+        (["--bilateral", *BILATERAL], {"kernels": KERNELS[:1]}),
+        (["--spatial", *SPATIAL], {"kernels": KERNELS[1:]}),
+        (["--preset", "default", "--bilateral", *BILATERAL], {**default, "kernels": [spatial, KERNELS[0]]}),
+        (["--preset", "default", "--spatial", 1, 0], {**default, "kernels": [bilateral]}),
+    ):
+        found = by_flags(None, tmp_path, fwcrf_command, *flags)
+        np.testing.assert_array_equal(found, fwcrf.refine(IMAGE, P, **expected))
+
+
+@pytest.mark.parametrize("name", ["papers", 3, False, ["default"]])
 def test_another_name_is_refused(name):
     with pytest.raises(ValueError, match=r"preset=.* is not known; expected one of default, paper"):
         fwcrf.refine(IMAGE, P, preset=name)

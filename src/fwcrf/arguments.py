@@ -43,7 +43,7 @@ class PointArguments(TypedDict, total=False):
 class ImageArguments(PointArguments, total=False):
     """Keyword arguments of ``refine``."""
 
-    preset: str | Preset
+    preset: str | Preset | None
     balance: float
     channel_axis: int | None
     spatial_dims: int | None

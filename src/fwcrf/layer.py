@@ -82,7 +82,8 @@ class DenseCRF(nn.Module):
     Lambda and bandwidths stay within a factor of 100 of their initial values.
 
     ``preset`` names the model as in ``fwcrf.refine``, by default the paper's: kernels, compatibility, solver,
-    self-edges and ``balance``. The number of steps is the layer's own.
+    self-edges and ``balance``. ``kernels`` with a preset replace its kernels only; without one, the model has
+    these kernels and no balance, as in ``fwcrf.refine``. The number of steps is the layer's own.
 
     >>> crf = DenseCRF(num_labels=3, learnable=("weights", "lambda"))
     >>> [name for name, _ in crf.named_parameters()]
@@ -116,7 +117,7 @@ class DenseCRF(nn.Module):
         learnable: Sequence[str] = (),
         skip: float = 0.0,
         *,
-        preset: str | Preset = "paper",
+        preset: str | Preset | None = None,
         balance: float | Unset = OF_PRESET,
         init: Init = "potts",
         noise: float = 0.0,
@@ -127,7 +128,9 @@ class DenseCRF(nn.Module):
         epsilon: float = 1e-6,
     ) -> None:
         super().__init__()
-        chosen = get_preset(preset if kernels is None else OWN_KERNELS).arguments()
+        if preset is None:
+            preset = "paper" if kernels is None else OWN_KERNELS
+        chosen = get_preset(preset).arguments()
         compat = chosen["compatibility"] if isinstance(compatibility, Unset) else compatibility
         _check_settings(num_labels, num_steps, learnable, skip, init, noise, weights, spatial_dims, epsilon)
         self.num_labels: int = int(num_labels)

@@ -90,7 +90,7 @@ def refine(
     image: Any,
     probabilities: Any,
     *,
-    preset: str | Preset = "default",
+    preset: str | Preset | None = None,
     solver: str | Solver | Unset = OF_PRESET,
     num_steps: int | Unset = OF_PRESET,
     kernels: Sequence[Kernel] | None = None,
@@ -135,8 +135,9 @@ def refine(
             of labels, -1 where there is none. One probability (one logit) per pixel is for label 1
             against label 0.
         preset: a name of ``fwcrf.presets.names()``: the values of the arguments that follow, up to
-            ``balance``, and of ``self_edges``, unless they are given. With ``kernels`` it is not used: the
-            solver is then ``"l2fw"``, with 10 steps, Potts 1 and no balance, unless given.
+            ``balance``, and of ``self_edges``, unless they are given. By default ``"default"``; but with
+            ``kernels`` and no preset the model has these kernels and nothing else: ``"l2fw"`` with 10 steps,
+            Potts 1 and no balance, unless given. ``kernels`` with a preset replace its kernels only.
         solver: a name of ``fwcrf.solvers.names()``, or a solver.
         num_steps: the number of steps; with most solvers, a step applies every kernel once.
         kernels: ``Spatial``, ``Bilateral`` or any other kernel, with bandwidths in pixels and grey levels of
@@ -148,7 +149,7 @@ def refine(
         channel_axis: the axis of channels in numpy arrays; ``None`` for a grey image without that axis.
         from_labels: the confidence in a map of labels, between 0.5 and 1: the probability of the given label
             against any one other label. ``True`` is 0.7.
-        num_labels: the number of labels in a map; by default one more than the largest label.
+        num_labels: the number of labels; of a map, by default one more than the largest label.
         spatial_dims: the number of grid axes, 3 for a volume or a video. By default as many as ``spacing`` or
             a kernel's bandwidths have entries; else 3 with five axes (batch, channels and grid), and 2 with
             fewer.
@@ -187,9 +188,11 @@ def refine(
         function(progress, "progress", "the number of parts done and of all parts")
     if channel_axis is not None and type(channel_axis) is not int:
         channel_axis = whole(channel_axis, "channel_axis", -MOST, "an axis, or None for no channels")
-    if not isinstance(preset, str | Preset):
+    if preset is None:
+        preset = "default" if kernels is None else OWN_KERNELS
+    elif not isinstance(preset, str | Preset):
         preset = get_preset(preset)
-    chosen = _arguments(preset if kernels is None else OWN_KERNELS)
+    chosen = _arguments(preset)
     used: Sequence[Kernel] = chosen["kernels"] if kernels is None else read_kernels(kernels)
     inference = Inference(
         solvers.as_solver(chosen["solver"] if isinstance(solver, Unset) else solver),
@@ -212,7 +215,8 @@ def refine(
     picture = locate(image, "image", dims, channel_axis)
     if picture.batch != 1 and scores.located.batch is not None and spatial_dims is None:
         _warn_if_volume(picture, scores.located, spacing, used)
-    alignment = _alignment(picture, scores.located, resize, align)
+    told = channel_axis is not None and channel_axis >= 0
+    alignment = _alignment(picture, scores.located, resize, align, num_labels, told)
     grid = scores.located.grid if resize == "image" else picture.grid
     free = keep is None and ignore is None and scribbles is None
     problem = Problem(
@@ -562,13 +566,19 @@ def _warn_if_volume(image: Located, scores: Located, spacing: Any, kernels: Sequ
         )
 
 
-def _alignment(image: Located, scores: Located, resize: str | None, align: Align) -> Alignment | None:
-    """The alignment of scores that are resampled to the image, or the image to them; None if neither is."""
+def _alignment(
+    image: Located, scores: Located, resize: str | None, align: Align, num_labels: int | None, told: bool
+) -> Alignment | None:
+    """The alignment of scores that are resampled to the image, or the image to them; None if neither is.
+
+    ``num_labels`` and ``told`` are as in ``check_label_axis``.
+    """
     if resize not in (None, "scores", "image"):
         raise ValueError(f"resize={resize!r} is not known; expected 'scores', 'image' or None.")
     check_batch(image, scores)
     if resize is not None:
-        check_label_axis(image.grid, scores)
+        # A stride that fits settles it, and one that does not is refused.
+        check_label_axis(image.grid, scores, num_labels=num_labels, told=told or not isinstance(align, str))
         same = image.grid == scores.grid and isinstance(align, str)
         found = aligned(image.grid, scores.grid, align, scores.name)
         return None if same else found

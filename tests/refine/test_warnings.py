@@ -1,13 +1,17 @@
 """Input that is probably a mistake gets a warning with its remedy; other input gets none."""
 
 import warnings
+from collections import Counter
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from refine_scenes import photograph, probabilities
+from shared_data import ROOT, needs
 
 import fwcrf
+from fwcrf.inputs.arrays import check_label_axis, locate
 from fwcrf.kernels import Bilateral, Spatial
 
 IMAGE, P = photograph(20, 26), probabilities(20, 26)
@@ -215,6 +219,84 @@ def test_scores_with_their_labels_elsewhere_are_refused_by_proportions(axis):
 def test_torch_scores_with_their_labels_elsewhere_are_refused_by_proportions():
     with pytest.raises(ValueError, match=r"at axis 2: pass logits.movedim\(2, 0\)"):
         fwcrf.refine(tensor(photograph(56, 72)), torch.from_numpy(SMALL), from_logits=True, resize="scores")
+
+
+def verdict(image, shape, axis, **known):
+    """The answer to scores of this shape with labels at this axis: "fits", "warns" or "refuses"."""
+    scores = np.broadcast_to(np.float32(0), shape)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            check_label_axis(image, locate(scores, "logits", len(image), axis), **known)
+        except ValueError:
+            return "refuses"
+    return "warns" if said else "fits"
+
+
+@pytest.mark.parametrize(("image", "shape"), [((333, 500), (21, 43, 64)), ((143, 214), (21, 18, 27))])
+def test_labels_first_are_refused_for_photographs_of_usual_proportions(image, shape):
+    assert verdict(image, shape, 2) == "refuses"
+    assert verdict(image, shape, 2, told=True) == "refuses"
+    assert verdict(image, shape, 2, num_labels=shape[2]) == "fits"  # the user knows their number
+    assert verdict(image, shape, 0) == "fits"
+
+
+def test_two_axes_that_may_have_the_labels_are_both_named():
+    logits = locate(np.zeros((21, 21, 32)), "logits", 2)
+    said = r"seem to be at axis 0 or 1: pass np.moveaxis\(logits, 0, 2\) or np.moveaxis\(logits, 1, 2\)"
+    with pytest.raises(ValueError, match=said):
+        check_label_axis((333, 500), logits)
+
+
+def test_grids_that_cannot_tell_the_axis_of_the_labels_warn():
+    image, cube = photograph(321, 321), np.zeros((21, 21, 21), np.float32)
+    settings = {"from_logits": True, "resize": "scores", "num_steps": 0}
+    (message,) = refine(image, cube, **settings)
+    assert "which fits; but so do labels at axis 0 or 1. If they are there, pass np.moveaxis(lo" in message
+    assert message.endswith("if not, pass channel_axis=2.")
+    assert refine(image, cube, **settings, channel_axis=2) == []
+    assert len(refine(image, cube, **settings, num_labels=21)) == 1  # every axis has so many
+    (message,) = refine(tensor(image), torch.from_numpy(cube), **settings)
+    assert "pass logits.movedim(1, 0)" in message and message.endswith("if not, pass num_labels=21.")
+    assert refine(tensor(image), torch.from_numpy(cube), **settings, num_labels=21) == []
+
+
+def padded(size, stride):
+    return -(-size // 32) * 32 // stride
+
+
+@pytest.mark.parametrize(
+    "samples", [lambda n, s: -(-n // s), lambda n, s: n // s, lambda n, s: (n - 1) // s + 1, padded]
+)
+def test_grids_of_networks_are_never_refused_and_the_wrong_axis_is_never_silent(samples):
+    """Strides of networks, rounded up, down, with both ends, and padded; numbers of labels of data sets."""
+    rng = np.random.default_rng(0)
+    found = {"right": Counter(), "wrong": Counter()}
+    for _ in range(2000):
+        image = tuple(map(int, rng.integers(128, 1100, 2)))
+        stride, num_labels = int(rng.choice([4, 8, 16, 32])), int(rng.choice([2, 11, 19, 21, 34, 60, 150]))
+        grid = [samples(size, stride) for size in image]
+        found["right"][verdict(image, (*grid, num_labels), 2)] += 1
+        found["wrong"][verdict(image, (num_labels, *grid), 2)] += 1
+    assert found["right"]["refuses"] == 0 and found["right"]["fits"] > 1800, found
+    assert found["wrong"]["fits"] == 0 and found["wrong"]["refuses"] > 1800, found
+
+
+@needs("voc2012/val/logits_deeplabv3")
+def test_the_axis_of_logits_of_voc_is_found():
+    """Of labels first, one grid of 28 x 21 for 224 x 166 pixels fits both orders, and is warned of."""
+    found = Counter()
+    val = ROOT / "voc2012" / "val"
+    for path in sorted((val / "logits_deeplabv3").glob("*.npz")):
+        with Image.open(val / "images" / f"{path.stem}.jpg") as image, np.load(path) as stored:
+            size, (L, *grid) = image.size[::-1], stored["logits"].shape
+        for order, shape in (("last", (*grid, L)), ("first", (L, *grid))):
+            for axis in (0, 2):
+                found[order, axis, verdict(size, shape, axis)] += 1
+    assert found["last", 2, "fits"] == found["last", 0, "refuses"] == 223
+    assert found["first", 0, "fits"] + found["first", 0, "warns"] == 223
+    assert found["first", 2, "refuses"] + found["first", 2, "warns"] == 223
+    assert found["first", 2, "warns"] <= 2, found
 
 
 # --- labels that disappear -----------------------------------------------------------------------

@@ -17,16 +17,18 @@ import torch
 from torch import Tensor
 
 from fwcrf.torch_ops.layout import put_transposed, put_transposed_and_argmax, transposed
-from fwcrf.torch_ops.native import as_int64, empty, refuse_jit_trace
+from fwcrf.torch_ops.native import as_int64, empty, refuse_jit_trace, warn_caller
 from fwcrf.torch_ops.printed import in_one_line
 
 Window = tuple[slice, ...]
 
 # About this many rows show whether numbers are of the expected kind.
 _ROWS = 32
-# Scores have the proportions of an image if no axis is enlarged by the first factor more than another axis,
-# and other proportions beyond the second factor.
-_PROPORTIONAL, _STRETCHED = 1.2, 1.4
+# Scores have the proportions of an image if no axis is enlarged by the first factor more than another axis;
+# of two grids, one has them clearly better by the second factor.
+_PROPORTIONAL, _CLEARLY = 1.2, 1.2
+# Images are padded to multiples of these numbers of pixels, strides of networks.
+_MULTIPLES = 8, 16, 32, 64
 _NUMPY = {torch.float32: np.float32, torch.float64: np.float64, torch.int64: np.int64, torch.bool: np.bool_}
 
 
@@ -327,23 +329,58 @@ def check_grid(image: Located, scores: Located, remedy: str) -> None:
         )
 
 
-def check_label_axis(image: Sequence[int], scores: Located) -> None:
-    """Refuse scores to be resized if the grid of the image shows that their labels are on another axis."""
-    if scores.channel_axis is None or _stretch(image, scores.grid) < _STRETCHED:
+def check_label_axis(
+    image: Sequence[int], scores: Located, *, num_labels: int | None = None, told: bool = False
+) -> None:
+    """Refuse scores to be resized if another axis of labels fits the image better; warn if it fits as well.
+
+    ``num_labels`` is the number that the user expects, if any; ``told`` if the user named the axis.
+    """
+    if scores.channel_axis is None or scores.grid == tuple(image):
         return
     axes = sorted((*scores.grid_axes, scores.channel_axis))
     shape = tuple(scores.array.shape)
     grids = {axis: tuple(shape[a] for a in axes if a != axis) for axis in axes if axis != scores.channel_axis}
-    fitting = [axis for axis, grid in grids.items() if _stretch(image, grid) < _PROPORTIONAL]
-    if len(fitting) == 1:
-        moved = f"{fitting[0]}, {scores.channel_axis}"
-        how = f"{scores.name}.movedim({moved})" if scores.is_torch else f"np.moveaxis({scores.name}, {moved})"
-        raise ValueError(
-            f"{scores.name} has shape {shape}: {scores.channels} labels on a grid of {_by(scores.grid)}, and "
-            f"the image has {_by(image)} pixels; expected their proportions, as of "
-            f"{_by(grids[fitting[0]])}. The labels of {scores.name} seem to be at axis {fitting[0]}: pass "
-            f"{how}. If they are not, resize the scores beforehand."
+    if num_labels is not None and (scores.is_torch or all(shape[axis] != num_labels for axis in grids)):
+        return
+    fitting = [axis for axis, grid in grids.items() if _fits(image, grid)]
+    fits = _fits(image, scores.grid)
+    if not fits and not fitting:
+        most = _stretch(image, scores.grid) / _CLEARLY
+        fitting = [axis for axis, grid in grids.items() if _stretch(image, grid) < min(_PROPORTIONAL, most)]
+    if not fitting or (fits and told):
+        return
+    moves = [f"{axis}, {scores.channel_axis}" for axis in fitting]
+    name = scores.name
+    how = " or ".join(
+        f"{name}.movedim({m})" if scores.is_torch else f"np.moveaxis({name}, {m})" for m in moves
+    )
+    where = " or ".join(map(str, fitting))
+    found = (
+        f"{name} has shape {shape}: {scores.channels} labels on a grid of {_by(scores.grid)}, and the image "
+        f"has {_by(image)} pixels"
+    )
+    keep = f"num_labels={scores.channels}"
+    if fits:
+        if not scores.is_torch:
+            keep = f"channel_axis={scores.channel_axis}"
+        warn_caller(
+            f"{found}, which fits; but so do labels at axis {where}. If they are there, pass {how}; if not, "
+            f"pass {keep}."
         )
+        return
+    raise ValueError(
+        f"{found}; expected their proportions, as of {_by(grids[fitting[0]])}. The labels of {name} seem to "
+        f"be at axis {where}: pass {how}. If they are not, pass {keep}."
+    )
+
+
+def _fits(image: Sequence[int], scores: Sequence[int]) -> bool:
+    """True if one stride for all axes leads to the grid of the scores, up to rounding or padding."""
+    pairs = list(zip(image, scores, strict=True))
+    # Rounded up or down, or with samples on both ends: n - 1 to n + 1 strides are the size of the image.
+    rounded = max(size / (n + 1) for size, n in pairs) <= min(size / max(n - 1, 0.01) for size, n in pairs)
+    return rounded or any(len({-(-size // m) * m / n for size, n in pairs}) == 1 for m in _MULTIPLES)
 
 
 def _stretch(image: Sequence[int], scores: Sequence[int]) -> float:

@@ -45,6 +45,21 @@ CASES = {
         1,
         "seem to be at axis 2: pass --label-axis 2.",
     ),
+    "labels first, of 3:2": (
+        IMAGE[:32, :48],
+        RNG.normal(size=(21, 16, 24)).astype(np.float32),
+        "--from logits --resize scores",
+        1,
+        "pass --label-axis 0. If they are not, pass --labels 24.",
+    ),
+    "a cube": (
+        IMAGE[:40, :40],
+        RNG.normal(size=(5, 5, 5)).astype(np.float32),
+        "--from logits --resize scores",
+        0,
+        "axis 0 or 1. If they are there, pass --label-axis 0 or --label-axis 1; if not, pass --label-axis 2.",
+    ),
+    "number of labels": (IMAGE, P, "--labels 5", 1, "3 labels, and --labels 5; expected as many."),
     "align alone": (IMAGE, P, "--align corners", 1, "--align corners without --resize; expected --resize sc"),
     "stride alone": (IMAGE, P, "--align 8,0", 1, "--align 8.0,0.0 without --resize"),
     "stride": (IMAGE, LOGITS, "--from logits --resize scores --align 4,0", 1, "--align has stride 4 and off"),
@@ -67,6 +82,36 @@ CASES = {
         "If they are probabilities, use --from probabilities.",
     ),
     "nan": (IMAGE, P * np.nan, "", 1, "can be left out in Python: fwcrf.refine has ignore=."),
+    "lambda 0": (IMAGE, P, "--lambda 0", 2, "for --lambda: 0.0; expected a positive number"),
+    "balance": (IMAGE, P, "--balance 3", 2, "for --balance: balance is 3.0; expected a number from 0 to 1"),
+    "colour": (IMAGE, P, "--bilateral 80 -1 1", 2, "for --bilateral: a bilateral kernel has color -1.0;"),
+    "not a number": (IMAGE, P, "--spatial 3 nan", 2, "for --spatial: nan; expected finite numbers."),
+    "negative weight": (IMAGE, P, "--spatial 3 -1", 2, "for --spatial: weight -1; expected 0 or more."),
+    "no kernel": (IMAGE, P, "--spatial 3 0", 2, "for --spatial: weight 0, and no other kernel is left;"),
+    "solver": (IMAGE, P, "--solver nope", 2, "for --solver: solver 'nope' is not known; expected one of mf,"),
+    "solver of graphs": (
+        IMAGE,
+        P,
+        "--solver lp-trw",
+        2,
+        "--solver: 'lp-trw' is for sparse graphs, with `fwc",
+    ),
+    "label axis": (
+        IMAGE,
+        P,
+        "--label-axis 5",
+        1,
+        "with --label-axis 5; expected an axis from -3 to 2",
+    ),
+    "penalty": (IMAGE, P, "--compatibility -1", 2, "--compatibility"),
+    "no stride": (
+        IMAGE,
+        LOGITS,
+        "--from logits --resize scores --align 0,0",
+        1,
+        "--align 0.0; expected a pos",
+    ),
+    "size": (IMAGE, P, "--limit 3x", 2, "for --limit: '3x' is not a size"),
     "lambda": (IMAGE, P, "--solver mf --lambda 2", 2, "solver 'mf' has no setting 'weight' (--lambda)"),
     "sums": (
         IMAGE,
@@ -105,7 +150,18 @@ def test_messages_name_flags(case, tmp_path, fwcrf_command):
     assert status == expected, stderr
     assert said in " ".join(stderr.split()), stderr
     before_python = re.split("[iI]n Python", stderr)[0]
+    assert "lp-meshi" not in stderr
     assert not [name for name in ARGUMENTS if re.search(rf"\b{name}=", before_python)], stderr
+
+
+def test_a_named_axis_is_not_doubted(tmp_path, fwcrf_command):
+    Image.fromarray(IMAGE[:40, :40]).save(tmp_path / "image.png")
+    np.save(tmp_path / "s.npy", RNG.normal(size=(5, 5, 5)))
+    given = ("refine", tmp_path / "image.png", "-s", tmp_path / "s.npy", "-o", tmp_path / "a.npy")
+    for axis in (0, 1, 2):
+        options = ("--from", "logits", "--resize", "scores", "--label-axis", axis)
+        status, _, stderr = fwcrf_command(*given, *options)
+        assert status == 0 and "--label-axis" not in stderr
 
 
 def test_batch_and_tune_name_flags(tmp_path, fwcrf_command):

@@ -33,7 +33,7 @@ class Reading:
     kind: Given | None = None  # kind of scores; None: from the file
     key: str | None = None  # name of the array in a .npz file
     label_axis: int = -1
-    num_labels: int | None = None  # number of labels in label maps
+    num_labels: int | None = None
     confidence: float | None = None  # confidence in label maps
     void: int = 255  # value of unlabelled pixels in label maps
     resize: Literal["scores", "image"] | None = None
@@ -91,15 +91,17 @@ def read_files(image: Path | str, scores: Path | str, reading: Reading = _DEFAUL
         "spacing": picture.spacing,
         "resize": reading.resize,
         "align": reading.align,
+        "num_labels": reading.num_labels,
+        "channel_axis": -1 if reading.label_axis == -1 else dims,
     }
     if given.kind != "labels" and values.ndim > dims and reading.label_axis not in (-1, dims):
         try:
-            _check_file_axes(picture, values, given.kind, dims, reading.label_axis)
+            _check_file_axes(picture, values, given.kind, dims, reading)
         except ValueError as error:
             raise FileError(f"{image} with {scores}: {error}") from error
     if given.kind == "labels":
         values = without_void(values, reading.void, str(scores))
-        options |= {"from_labels": reading.confidence or True, "num_labels": reading.num_labels}
+        options["from_labels"] = reading.confidence or True
     return Inputs((str(image), str(scores)), picture, values, options)
 
 
@@ -116,12 +118,13 @@ def refine_files(
     return inputs.refine(settings.arguments(), return_probabilities=return_probabilities)
 
 
-def _check_file_axes(picture: Picture, values: np.ndarray, kind: str, dims: int, label_axis: int) -> None:
+def _check_file_axes(picture: Picture, values: np.ndarray, kind: str, dims: int, reading: Reading) -> None:
     """Refuse scores whose labels are elsewhere; the message counts the axes of the file."""
     from fwcrf.inputs.arrays import check_label_axis, locate
 
-    as_stored = np.moveaxis(values, -1, label_axis)
-    check_label_axis(locate(picture.values, "image", dims).grid, locate(as_stored, kind, dims, label_axis))
+    stored = locate(np.moveaxis(values, -1, reading.label_axis), kind, dims, reading.label_axis)
+    grid = locate(picture.values, "image", dims).grid
+    check_label_axis(grid, stored, num_labels=reading.num_labels, told=True)
 
 
 def without_void(labels: np.ndarray, void: int, name: str) -> np.ndarray:

@@ -54,38 +54,46 @@ def settings_of(
     ] = None,
     preset: Annotated[
         Literal["default", "paper", "pydensecrf", "pseudo-labels", "scribbles", "binary"] | None,
-        typer.Option(help="Settings for a purpose; the options below replace single ones."),
+        typer.Option(
+            help="Settings for a purpose; the options below replace single ones, and one kernel each."
+        ),
     ] = None,
     solver: Annotated[str | None, typer.Option(metavar="NAME", help="Solver (default: l2fw).")] = None,
     lambda_: Annotated[
         float | None, typer.Option("--lambda", help="Weight of the solver's regularizer.")
     ] = None,
     steps: Annotated[
-        int | None, typer.Option(min=0, help="Steps of the solver (default: 5; 10 with own kernels).")
+        int | None,
+        typer.Option(min=0, help="Steps of the solver (default: 5; with own kernels and no preset, 10)."),
     ] = None,
     bilateral: Annotated[
         tuple[float, float, float] | None,
         typer.Option(
             metavar="XY COLOR WEIGHT",
-            help="Bilateral kernel: pixels, grey levels, weight (default: 80 6 2.4; weight 0 for none).",
+            help="Bilateral kernel: pixels, grey levels, weight (default: 80 6 2.4; weight 0 for none). "
+            "Without --preset and --config, the model has the kernels that are given and no others, 10 steps "
+            "and no balance.",
         ),
     ] = None,
     spatial: Annotated[
         tuple[float, float] | None,
         typer.Option(
-            metavar="XY WEIGHT", help="Spatial kernel: pixels, weight (default: 3 0.3; weight 0 for none)."
+            metavar="XY WEIGHT",
+            help="Spatial kernel: pixels, weight (default: 3 0.3; weight 0 for none). As with --bilateral.",
         ),
     ] = None,
-    compatibility: Annotated[float | None, typer.Option(help="Potts penalty (default: 1).")] = None,
+    compatibility: Annotated[
+        float | None, typer.Option(min=0, help="Potts penalty, 0 or more (default: 1).")
+    ] = None,
     balance: Annotated[
         float | None,
-        typer.Option(help="Favour of rare labels, 0 to 1 (default: 0.3; 0 with own kernels)."),
+        typer.Option(help="Favour of rare labels, 0 to 1 (default: 0.3; with own kernels and no preset, 0)."),
     ] = None,
     rounding: Annotated[
         Literal["nearest", "bcd"] | None, typer.Option(help="Rounding (default: nearest).")
     ] = None,
 ) -> Settings:
-    """Settings of the file ``config`` or the defaults; each option that is given replaces one of them."""
+    """Settings of the file ``config``, of a preset or of own kernels; an option replaces one of them."""
     from fwcrf.apps.files.settings import KERNELS, Settings, read_settings
     from fwcrf.presets import OWN_KERNELS, get
 
@@ -93,28 +101,61 @@ def settings_of(
         raise typer.BadParameter(
             "a preset and a file of settings; expected one of them.", param_hint="--preset"
         )
-    given = read_settings(config) if config is not None else Settings.of_preset(get(preset or "default"))
-    values: Any = given.mapping()
-    if config is None and preset is None and (bilateral or spatial):
-        # As with kernels= in fwcrf.refine: steps and balance of a preset belong to its kernels.
-        values |= {"num_steps": OWN_KERNELS.num_steps, "balance": OWN_KERNELS.balance}
+    kernels = {kind: one for kind, one in (("bilateral", bilateral), ("spatial", spatial)) if one is not None}
+    if config is not None:
+        base = read_settings(config)
+    else:
+        # As with kernels= in fwcrf.refine: without a preset, the model is the kernels that are given.
+        base = Settings.of_preset(OWN_KERNELS if kernels and preset is None else get(preset or "default"))
+    values: dict[str, Any] = base.mapping()
     if solver is not None:
-        values["solver"] = {"name": solver}
+        _check_solver(solver)
+        values = _changed(values, "--solver", solver={"name": solver})
     if lambda_ is not None:
-        values["solver"]["weight"] = lambda_
-    for kind, given in {"bilateral": bilateral, "spatial": spatial}.items():
-        if given is not None:
-            rest = [kernel for kernel in values["kernels"] if kernel["kind"] != kind]
-            asked = [{"kind": kind, **dict(zip(KERNELS[kind], given, strict=True))}] if given[-1] else []
-            values["kernels"] = rest + asked
+        values = _changed(values, "--lambda", solver={**values["solver"], "weight": lambda_})
+    for kind, given in kernels.items():
+        if given[-1] < 0:
+            raise typer.BadParameter(f"weight {given[-1]:g}; expected 0 or more.", param_hint=f"--{kind}")
+        rest = [kernel for kernel in values["kernels"] if kernel["kind"] != kind]
+        asked = [{"kind": kind, **dict(zip(KERNELS[kind], given, strict=True))}] if given[-1] else []
+        values = _changed(values, f"--{kind}", kernels=rest + asked)
+    if kernels and not values["kernels"]:
+        raise typer.BadParameter(
+            "weight 0, and no other kernel is left; expected one. --preset default keeps the other kernel of "
+            "the default.",
+            param_hint=" ".join(f"--{kind}" for kind in kernels),
+        )
     single = {"num_steps": steps, "compatibility": compatibility, "balance": balance, "rounding": rounding}
-    values |= {name: value for name, value in single.items() if value is not None}
+    for name, value in single.items():
+        if value is not None:
+            values = _changed(values, f"--{name.removeprefix('num_')}", **{name: value})
+    return Settings.of(values)
+
+
+def _check_solver(name: str) -> None:
+    """Refuse a solver that images cannot have."""
+    from fwcrf import solvers
+
+    known = solvers.names()
+    if name in solvers.names(graphs=True) and name not in known:
+        raise typer.BadParameter(
+            f"{name!r} is for sparse graphs, with `fwcrf map`; expected one of {', '.join(known)}.",
+            param_hint="--solver",
+        )
+
+
+def _changed(values: dict[str, Any], flag: str, **change: Any) -> dict[str, Any]:
+    """The values of settings with a change; an error names the flag that caused it."""
+    from fwcrf.apps.files.settings import Settings
+
+    values = {**values, **change}
     try:
-        settings = Settings.of(values)
-        settings.arguments()
+        Settings.of(values).arguments()
     except (ValueError, TypeError) as error:
-        raise typer.BadParameter(str(error)) from error
-    return settings
+        # The flag says which setting it is, and images have no solvers of graphs.
+        text = re.sub(r"^(settings(:| has) |\w+'s weight=)|, lp-\w+", "", str(error))
+        raise typer.BadParameter(text, param_hint=flag) from error
+    return values
 
 
 def reading_of(
@@ -128,11 +169,16 @@ def reading_of(
     ] = None,
     key: Annotated[str | None, typer.Option(metavar="NAME", help="Array of scores in .npz files.")] = None,
     label_axis: Annotated[
-        int, typer.Option(metavar="AXIS", help="Axis of the labels in arrays of scores.")
+        int,
+        typer.Option(
+            metavar="AXIS", help="Axis of the labels in arrays of scores, from 0 (default: the last)."
+        ),
     ] = -1,
     labels: Annotated[
         int | None,
-        typer.Option(min=2, help="Number of labels (default: one more than the largest in a map)."),
+        typer.Option(
+            min=2, help="Number of labels (default: as in the scores; in a map, the largest and one)."
+        ),
     ] = None,
     confidence: Annotated[
         float | None, typer.Option(help="Confidence in label maps, between 0.5 and 1 (default: 0.7).")
@@ -196,7 +242,9 @@ def size_of(text: str) -> int:
     # 1.2.3 is no number; one of 400 digits is infinite.
     except (ValueError, OverflowError):
         pass
-    raise typer.BadParameter(f"{text!r} is not a size; expected a number and a unit, such as 500MB or 4GB.")
+    raise typer.BadParameter(
+        f"{text!r} is not a size; expected a number and a unit, such as 500MB or 4GB.", param_hint="--limit"
+    )
 
 
 def _parameters(function: Callable[..., Any], without: Any = ()) -> list[inspect.Parameter]:

@@ -112,6 +112,6 @@ def _check_whole(path: Path, values: np.ndarray) -> None:
 def _check_axis(path: Path, values: np.ndarray, axis: int) -> None:
     if not -values.ndim <= axis < values.ndim:
         raise FileError(
-            f"{path} has shape {values.shape}, which has no axis {axis} for the labels; expected an axis "
+            f"{path} has shape {values.shape}, with label_axis={axis}; expected an axis "
             f"from {-values.ndim} to {values.ndim - 1}."
         )

@@ -13,7 +13,8 @@
     self_edges: false
     rounding: nearest
 
-As in ``fwcrf.refine``, a preset is not used beside ``kernels``. The file is YAML or JSON.
+As in ``fwcrf.refine``, ``kernels`` with a preset replace its kernels only; without one, the settings that are
+omitted are of the plain model (10 steps, no balance). The file is YAML or JSON.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,33 +31,46 @@ from fwcrf.apps.files.atomic import writing
 from fwcrf.apps.files.errors import FileError
 from fwcrf.apps.files.safe_yaml import LARGEST, load_yaml
 from fwcrf.optional import needed
-from fwcrf.presets import OWN_KERNELS, PRESETS, Preset, arguments
+from fwcrf.presets import OF_PRESET, OWN_KERNELS, PRESETS, Preset, arguments
 from fwcrf.presets import get as get_preset
 
 # The fields of each kind of kernel, the weight last; ``fwcrf.kernels`` would import torch.
 KERNELS: dict[str, tuple[str, ...]] = {"bilateral": ("xy", "color", "weight"), "spatial": ("xy", "weight")}
 
 
-_DEFAULT = PRESETS["default"]
+# The default of a field whose value depends on the kernels.
+_OMITTED: Any = OF_PRESET
 
 
 @dataclass(frozen=True)
 class Settings:
-    """All inputs of ``fwcrf.refine`` except image and scores, as plain values of a YAML file."""
+    """All inputs of ``fwcrf.refine`` except image and scores, as plain values of a YAML file.
 
-    solver: Mapping[str, Any] = field(default_factory=lambda: {**_DEFAULT.solver})
-    num_steps: int = _DEFAULT.num_steps
-    kernels: Sequence[Mapping[str, Any]] = tuple(_DEFAULT.kernels)
-    compatibility: Any = _DEFAULT.compatibility
-    balance: float = _DEFAULT.balance
-    self_edges: bool = _DEFAULT.self_edges
+    Fields that are omitted are the default's; beside ``kernels``, they are the plain model's.
+
+    >>> Settings().num_steps, Settings(kernels=[{"kind": "spatial", "xy": 3}]).num_steps
+    (5, 10)
+    """
+
+    solver: Mapping[str, Any] = _OMITTED
+    num_steps: int = _OMITTED
+    kernels: Sequence[Mapping[str, Any]] = _OMITTED
+    compatibility: Any = _OMITTED
+    balance: float = _OMITTED
+    self_edges: bool = _OMITTED
     rounding: str = "nearest"
+
+    def __post_init__(self) -> None:
+        base = PRESETS["default"] if self.kernels is OF_PRESET else OWN_KERNELS
+        for one in fields(self):
+            if getattr(self, one.name) is OF_PRESET:
+                object.__setattr__(self, one.name, getattr(base, one.name))
 
     @classmethod
     def of_preset(cls, preset: Preset) -> Settings:
         """The settings of a preset."""
         return cls(
-            preset.solver, preset.num_steps, tuple(preset.kernels), preset.compatibility, preset.balance,
+            preset.solver, preset.num_steps, preset.kernels, preset.compatibility, preset.balance,
             preset.self_edges,
         )  # fmt: skip
 
