@@ -248,9 +248,6 @@ class DenseCRF(nn.Module):
         0.5
         """
         names = self.learnable if learnable is None else _known_names(learnable)
-        for name in names:
-            if name not in self.learnable:
-                raise ValueError(f"{name!r} is not learned; expected any of {', '.join(self.learnable)}.")
         squares = [(p - start).square().sum() for name in names for p, start in self._with_start(name)]
         return torch.stack(squares).sum() if squares else self.bias.new_zeros(())
 
@@ -267,14 +264,24 @@ class DenseCRF(nn.Module):
             found[name] = change / size if name in ("weights", "compatibility") and size else change
         return found
 
+    def learned(self, name: str) -> list[nn.Parameter]:
+        """The parameters of a name in ``learnable``, for a group of an optimizer.
+
+        >>> DenseCRF(num_labels=2, learnable=("bias", "skip")).learned("bias")
+        [Parameter containing:
+        tensor([0., 0.], requires_grad=True)]
+        """
+        return [self.get_parameter(parameter) for parameter in self._parameters_of(name)]
+
+    def _parameters_of(self, name: str) -> list[str]:
+        if name not in self.learnable:
+            raise ValueError(f"{name!r} is not learned; expected any of {', '.join(self.learnable)}.")
+        prefix = _PARAMETER.get(name, name)
+        return [each for each, _ in self.named_parameters() if each.split(".")[0] == prefix]
+
     def _with_start(self, name: str) -> list[tuple[Tensor, Tensor]]:
         """The parameters of a learnable, each with its initial value."""
-        prefix = _PARAMETER.get(name, name)
-        return [
-            (p, self.start.of(parameter))
-            for parameter, p in self.named_parameters()
-            if parameter.split(".")[0] == prefix
-        ]
+        return [(self.get_parameter(each), self.start.of(each)) for each in self._parameters_of(name)]
 
     # --- from image and logits to the result ----------------------------------------------------
 
