@@ -12,8 +12,10 @@ from helpers import normal
 
 import fwcrf
 from fwcrf import DenseCRF, Solution, solvers
+from fwcrf.compatibility import Full, Potts
 from fwcrf.kernels import Bilateral, Gaussian, Spatial
 from fwcrf.layer import LEARNABLE, fold
+from fwcrf.solvers.plan import Plan, plan
 
 # Vertices have an infinite logarithm; the default keeps away from it by this much.
 EPSILON = 1e-6
@@ -238,6 +240,8 @@ def test_each_name_makes_its_parameters_and_changes_nothing_else(name):
             "log_bandwidths.1_color": (),
             "log_bandwidths.1_xy": (2,),
         },
+        "temperature": {"log_temperature": ()},
+        "bias": {"bias": (L,)},
     }
     assert sizes == expected[name]
     plain = crf(skip=0.5, num_steps=3)
@@ -305,6 +309,7 @@ def test_constants_have_the_same_names():
     assert layer.skip == 0.25
     assert layer.steps.tolist() == [1.0, 0.5, 0.5]
     assert layer.lambda_ == 0.5
+    assert layer.temperature == 1.0 and layer.bias.tolist() == [0.0] * L
     assert layer.bandwidths["1.xy"].tolist() == pytest.approx([2.93, 2.93])
 
 
@@ -350,11 +355,135 @@ def test_vanilla_frank_wolfe_learns_nothing_and_says_so():
         layer = crf(solver="fw", learnable=("weights", "compatibility"), skip=0.5)
     z, v = logits(2).requires_grad_(), normal(2, L, *GRID)
     (layer(image(2), z).exp() * v).sum().backward()
-    assert layer.weights.grad is None or not layer.weights.grad.any()
-    assert layer.compatibility.grad is None or not layer.compatibility.grad.any()
+    assert not layer.weights.grad.any() and not layer.compatibility.grad.any()
     # All that reaches the logits went past the solver.
     (past,) = torch.autograd.grad((0.5 * (1 - EPSILON) * z.softmax(1) * v).sum(), z)
     torch.testing.assert_close(z.grad, past)
+
+
+@pytest.mark.parametrize("gradient", ["unrolled", "checkpoint"])
+def test_vanilla_frank_wolfe_in_a_training_loop_has_zero_gradients(gradient):
+    """Not an error of autograd about a result without a graph, nor about a parameter that is not in it."""
+    with pytest.warns(UserWarning, match="gradient is zero"):
+        layer = crf(solver="fw", learnable=("weights", "compatibility", "bandwidths"), gradient=gradient)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=1.0)
+    before = [p.detach().clone() for p in layer.parameters()]
+    photo, z = image(2).requires_grad_(), logits(2).requires_grad_()
+    torch.nn.functional.nll_loss(layer(photo, z), torch.zeros(2, *GRID, dtype=torch.long)).backward()
+    optimizer.step()
+    for t in (photo, z, *layer.parameters()):
+        assert t.grad is not None and not t.grad.any()
+    assert all(torch.equal(p, old) for p, old in zip(layer.parameters(), before, strict=True))
+    with torch.no_grad():
+        assert not layer(photo, z).requires_grad
+    z.requires_grad_(False)
+    assert torch.equal(crf(solver="fw")(image(2), z), layer(image(2), z))
+    assert not crf(solver="fw")(image(2), z).requires_grad
+
+
+# --- temperature and bias -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("learnable", [(), ("temperature", "bias")], ids=str)
+@pytest.mark.parametrize("skip", [0.0, 0.5])
+def test_temperature_and_bias_change_the_logits_alone(learnable, skip):
+    b = torch.tensor([0.5, -1.0, 0.25])
+    photo, z = image(2), logits(2)
+    layer = crf(temperature=2.5, bias=b, learnable=learnable, skip=skip)
+    plain = crf(skip=skip)
+    expected = plain(photo, z / 2.5 + b.view(-1, 1, 1))
+    torch.testing.assert_close(layer(photo, z), expected, rtol=1e-6, atol=1e-6)
+    assert torch.equal(layer.solve(photo, z).labels, plain.solve(photo, z / 2.5 + b.view(-1, 1, 1)).labels)
+    assert (
+        torch.as_tensor(layer.temperature).item() == pytest.approx(2.5) and layer.bias.tolist() == b.tolist()
+    )
+
+
+def test_temperature_and_bias_keep_the_engine():
+    layer = crf(dtype=torch.float32, learnable=("temperature", "bias", "weights"))
+    f = layer.energy(image(dtype=torch.float32), logits(dtype=torch.float32))
+    assert f.unary.requires_grad
+    assert isinstance(plan(f, layer._solver(), None, 5), Plan)
+
+
+def test_a_single_logit_has_one_temperature_and_one_bias():
+    photo, z = image(2), logits(2, labels=1)
+    layer = crf(1, temperature=0.5, bias=[0.3], learnable=("bias",))
+    assert layer.bias.shape == (1,)
+    torch.testing.assert_close(layer(photo, z), crf(1)(photo, 2 * z + 0.3), rtol=1e-6, atol=1e-6)
+
+
+def test_a_temperature_stays_within_its_range():
+    layer = crf(learnable=("temperature",), temperature=2.0)
+    with torch.no_grad():
+        layer.log_temperature.fill_(50.0)
+    assert 0.02 <= layer.temperature.item() <= 200
+
+
+# --- a compatibility for each kernel --------------------------------------------------------------
+
+
+def own_matrices() -> list:
+    return [Potts(torch.tensor(0.7)), Full(torch.tensor([[0.0, 1.0, 2.0], [1.0, 0.0, 0.5], [2.0, 0.5, 0.0]]))]
+
+
+@pytest.mark.parametrize("learnable", [(), ("weights",), ("compatibility",), ("weights", "compatibility")])
+@pytest.mark.parametrize("kind", ["scalar", "full"])
+def test_a_compatibility_for_each_kernel(learnable, kind):
+    settings = {"weights": kind} if "weights" in learnable else {}
+    layer = crf(compatibility=own_matrices(), learnable=learnable, **settings)
+    P = fwcrf.pairwise.of_image(kernels(), image(), L, compat=own_matrices())
+    x = normal(20, L)
+    torch.testing.assert_close(layer.energy(image(), logits()).pairwise(x), P(x), rtol=1e-6, atol=1e-6)
+    if "compatibility" in learnable:
+        assert layer.compatibility.shape == (2, L, L)
+        with torch.no_grad():
+            layer.compatibility[0].zero_()  # the first kernel alone
+        second = fwcrf.pairwise.of_image(kernels()[1:], image(), L, compat=own_matrices()[1:])
+        found = layer.energy(image(), logits()).pairwise(x)
+        torch.testing.assert_close(found, second(x), rtol=1e-6, atol=1e-6)
+
+
+# --- distance from the start ----------------------------------------------------------------------
+
+
+def test_the_penalty_is_the_squared_distance_from_the_start():
+    layer = crf(learnable=LEARNABLE, noise=0.1, skip=0.5)
+    assert layer.penalty().item() == 0 and set(layer.movement()) == set(LEARNABLE)
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.add_(0.1)
+    number = sum(p.numel() for p in layer.parameters())
+    assert layer.penalty().item() == pytest.approx(0.01 * number, rel=1e-5)
+    assert layer.penalty(["bias", "lambda"]).item() == pytest.approx(0.01 * (L + 1), rel=1e-5)
+    layer.penalty().backward()
+    for p in layer.parameters():
+        torch.testing.assert_close(p.grad, torch.full_like(p, 0.2))
+    moved = layer.movement()
+    assert moved["bias"] == pytest.approx(0.1, rel=1e-5)
+    assert moved["weights"] == pytest.approx(0.1 / math.sqrt((0.8**2 + 1.5**2) / 2), rel=1e-5)
+
+
+def test_a_penalty_of_a_layer_without_parameters_is_zero():
+    assert crf().penalty().item() == 0 and crf().movement() == {}
+
+
+def test_the_start_is_in_the_state_dict():
+    layer, other = (crf(learnable=LEARNABLE, noise=0.3) for _ in range(2))
+    with torch.no_grad():
+        layer.compatibility.mul_(2)
+    other.load_state_dict(layer.state_dict())
+    assert other.penalty().item() == layer.penalty().item() > 0
+    assert "start.log_bandwidths_1_xy" in layer.state_dict()
+
+
+def test_a_state_dict_without_a_start_is_read():
+    """As earlier versions wrote it."""
+    layer, other = crf(learnable=("weights",)), crf(learnable=("weights",))
+    with torch.no_grad():
+        layer.weights.add_(1.0)
+    other.load_state_dict({"weights": layer.weights.detach()})
+    assert torch.equal(other.weights, layer.weights) and other.penalty().item() == pytest.approx(2.0)
 
 
 # --- life of a module -----------------------------------------------------------------------------
@@ -404,6 +533,8 @@ def test_gradients_accumulate():
 
 
 def test_repr_says_what_it_is():
+    assert "temperature=2.0" in repr(crf(temperature=2.0)) and "temperature" not in repr(crf())
+    assert "bias=[0.0, 0.0, 0.0]" in repr(crf(learnable=("temperature", "bias")))
     text = repr(crf(learnable=("lambda",)))
     assert "num_labels=3" in text and "learnable=('lambda',)" in text
 
@@ -441,6 +572,14 @@ REFUSED = {
     "matrix as negative identity": (
         lambda: DenseCRF(3, compatibility=torch.eye(3), init="negative-identity"), ValueError, "number w"
     ),
+    "temperature 0": (lambda: DenseCRF(3, temperature=0.0), ValueError, "temperature=0.0.*positive"),
+    "bias of another size": (lambda: DenseCRF(3, bias=[1.0, 2.0]), ValueError, r"\(2,\).*one per label"),
+    "endless bias": (lambda: DenseCRF(3, bias=math.inf), ValueError, "bias=inf.*finite"),
+    "compatibilities of other kernels": (
+        lambda: DenseCRF(3, compatibility=own_matrices()[:1]), ValueError, "1 compatibilities for 2 kernels"
+    ),
+    "penalty of a constant": (lambda: crf().penalty(["bias"]), ValueError, "'bias' is not learned"),
+    "penalty of an unknown name": (lambda: crf().penalty(["colour"]), ValueError, "'colour'.*bandwidths"),
     "other grid": (
         lambda: crf()(image(), logits(grid=(4, 6))), ValueError, r"\(3, 4, 5\).*\(3, 4, 6\).*same grid"
     ),

@@ -168,6 +168,29 @@ class Implicit:
         return w
 
 
+def constant_in(x: Tensor, *tensors: Tensor) -> Tensor:
+    """x, with a gradient of 0 in each of the tensors that require one, added to the gradient that x has.
+
+    Autograd raises an error about a tensor that no result depends on, and vertices depend on none.
+    """
+    learned = [t for t in tensors if t.requires_grad] if torch.is_grad_enabled() else []
+    return _ConstantIn.apply(x, *learned) if learned else x  # type: ignore[return-value]
+
+
+class _ConstantIn(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, *tensors: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[1:])
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
+        return g, *(torch.zeros_like(t) for t in ctx.saved_tensors)
+
+
 def get(gradient: str | Gradient) -> Gradient:
     """The gradient named "unrolled", "checkpoint" or "implicit"; an object is returned unchanged."""
     if not isinstance(gradient, str):

@@ -17,7 +17,7 @@ from fwcrf.compatibility import compatibility as read_compatibility
 from fwcrf.energy import Energy
 from fwcrf.gradients import Gradient
 from fwcrf.inputs.arrays import check_same_grid, locate, scores_flat
-from fwcrf.inputs.numbers import real, shown, whole
+from fwcrf.inputs.numbers import real, reals, shown, whole
 from fwcrf.inputs.scores import check_balance, check_logits, rarity
 from fwcrf.inputs.tiles import sample
 from fwcrf.kernels.kernel import Kernel, Weight, check_image, read_kernels
@@ -31,12 +31,17 @@ from fwcrf.torch_ops.layout import log_probabilities, transposed
 from fwcrf.torch_ops.native import as_tensor, full_precision, has_values, kept_property, with_memory_errors
 from fwcrf.torch_ops.simplex import softmax
 
-LEARNABLE = ("weights", "compatibility", "lambda", "steps", "skip", "bandwidths")
+LEARNABLE = ("weights", "compatibility", "lambda", "steps", "skip", "bandwidths", "temperature", "bias")
 Weights = Literal["scalar", "label", "full"]
 Init = Literal["potts", "negative-identity"]
 
-# A learned lambda or bandwidth stays within this factor of its initial value.
+# A learned lambda, bandwidth or temperature stays within this factor of its initial value.
 _RANGE = 100.0
+# The parameter of each learnable: exp, or a fold, of some is used.
+_PARAMETER = {
+    "lambda": "log_lambda", "steps": "raw_steps", "skip": "raw_skip", "bandwidths": "log_bandwidths",
+    "temperature": "log_temperature",
+}  # fmt: skip
 
 
 def fold(raw: Tensor, low: float | Tensor = 0.0, high: float | Tensor = 1.0) -> Tensor:
@@ -59,7 +64,8 @@ class DenseCRF(nn.Module):
     ``crf(image, logits)`` takes ``num_steps`` steps of a solver on the energy of the image and the logits,
     from x0 = softmax(logits) to x, and returns log((1 - epsilon) y + epsilon / L) with
     y = (1 - skip) x + skip x0. A solution may have exact zeros; with epsilon, the logarithm is at least
-    log(epsilon / L), and its slope at most L / epsilon.
+    log(epsilon / L), and its slope at most L / epsilon. The logits of all this are the given logits divided
+    by ``temperature``, plus ``bias``, a number for all labels or one for each.
 
     ``logits`` are ``(batch, L, *grid)`` or ``(L, *grid)``, ``image`` is ``(batch, channels, *grid)`` or
     ``(channels, *grid)``, its values in the units of the bandwidths. The result has the layout, dtype and
@@ -72,14 +78,18 @@ class DenseCRF(nn.Module):
 
     ================  ==============================================================================
     "weights"         of the kernels: one each, or with ``weights="label"`` L or ``"full"`` L x L each
-    "compatibility"   an L x L matrix, symmetrised in use
+    "compatibility"   an L x L matrix, symmetrised in use; one per kernel if that many were given
     "lambda"          the regularizer's weight, as its logarithm
     "steps"           one step size per step, folded into [0, 1]
     "skip"            folded into [0, 1]
     "bandwidths"      of the kernels, as logarithms: one per grid axis, and as many of colour as given
+    "temperature"     of the logits, as its logarithm
+    "bias"            of the logits, one number per label
     ================  ==============================================================================
 
-    Lambda and bandwidths stay within a factor of 100 of their initial values.
+    Lambda, bandwidths and temperature stay within a factor of 100 of their initial values. ``penalty()`` is
+    the squared distance of all parameters from their initial values, for the loss; ``movement()`` is the
+    distance of each.
 
     ``preset`` names the model as in ``fwcrf.refine``, by default the paper's: kernels, compatibility, solver,
     self-edges and ``balance``. ``kernels`` with a preset replace its kernels only; without one, the model has
@@ -104,6 +114,10 @@ class DenseCRF(nn.Module):
     raw_steps: nn.Parameter
     raw_skip: nn.Parameter
     log_bandwidths: nn.ParameterDict
+    log_temperature: nn.Parameter
+    start: Start  # initial values
+    # A parameter if learned:
+    bias: Tensor  # (num_labels,)
     _checked: bool = False  # True after the first image
 
     @with_memory_errors
@@ -111,7 +125,9 @@ class DenseCRF(nn.Module):
         self,
         num_labels: int,
         kernels: Sequence[Kernel] | None = None,
-        compatibility: float | Sequence[float] | Tensor | Compatibility | Unset = OF_PRESET,
+        compatibility: (
+            float | Sequence[float] | Tensor | Compatibility | Sequence[Compatibility] | Unset
+        ) = OF_PRESET,
         solver: str | Solver | Unset = OF_PRESET,
         num_steps: int = 5,
         learnable: Sequence[str] = (),
@@ -119,6 +135,8 @@ class DenseCRF(nn.Module):
         *,
         preset: str | Preset | None = None,
         balance: float | Unset = OF_PRESET,
+        temperature: float = 1.0,
+        bias: float | Sequence[float] | Tensor = 0.0,
         init: Init = "potts",
         noise: float = 0.0,
         weights: Weights = "scalar",
@@ -147,7 +165,15 @@ class DenseCRF(nn.Module):
         self.spatial_dims: int = int(spatial_dims)
         self.epsilon: float = float(epsilon)
         self._skip = float(skip)
-        self._compatibility = _initial(compat, init, self.num_classes)
+        self._temperature: float = real(
+            temperature, "temperature", "a positive number", lambda t: 0 < t < math.inf
+        )
+        first_bias = _initial_bias(bias, self.num_labels)
+        self._recalibrated = bool(
+            {"temperature", "bias"} & set(self.learnable) or temperature != 1 or first_bias.any()
+        )
+        self._compatibility = _initial(compat, init, self.num_classes, len(self.kernels))
+        self._moves = not _goes_to_vertices(self.solver)
         self._warn_if_nothing_can_be_learned()
 
         if "weights" in learnable:
@@ -155,7 +181,7 @@ class DenseCRF(nn.Module):
             if weights == "full":
                 _add_noise(self.weights, noise)
         if "compatibility" in learnable:
-            self.compatibility = _parameter(self._compatibility.matrix(self.num_classes))
+            self.compatibility = _parameter(self._initial_compatibility())
             _add_noise(self.compatibility, noise)
         if "lambda" in learnable:
             self.log_lambda = _parameter(self._initial_lambda(), torch.log)
@@ -167,6 +193,14 @@ class DenseCRF(nn.Module):
             self.log_bandwidths = nn.ParameterDict(
                 {name: _parameter(value, torch.log) for name, value in self._initial_bandwidths().items()}
             )
+        if "temperature" in learnable:
+            self.log_temperature = _parameter(as_tensor(self._temperature, torch.float64), torch.log)
+        if "bias" in learnable:
+            self.bias = _parameter(first_bias)
+        else:
+            self.register_buffer("bias", _parameter(first_bias).detach(), persistent=False)
+        if self.learnable:
+            self.start = Start(self.named_parameters())
 
     # --- values of the parameters ---------------------------------------------------------------
 
@@ -196,6 +230,62 @@ class DenseCRF(nn.Module):
             start = {name: value.float() for name, value in start.items()}
         return {name.replace("_", "."): value for name, value in start.items()}
 
+    @property
+    def temperature(self) -> float | Tensor:
+        """The positive number by which the logits are divided."""
+        if "temperature" not in self.learnable:
+            return self._temperature
+        return _near(self.log_temperature, as_tensor(self._temperature, torch.float64))
+
+    # --- distance from the initial values -------------------------------------------------------
+
+    def penalty(self, learnable: Sequence[str] | None = None) -> Tensor:
+        """The sum of squared differences of the parameters from their initial values, differentiable.
+
+        Of all parameters, or of the ones of the names in ``learnable``. Differences are of the parameters
+        as they are stored: of logarithms for lambda, bandwidths and temperature.
+
+        >>> crf = DenseCRF(num_labels=3, learnable=("weights", "lambda"))
+        >>> _ = torch.nn.init.constant_(crf.weights, 1.5)
+        >>> crf.penalty().item()
+        0.5
+        """
+        names = self.learnable if learnable is None else _known_names(learnable)
+        squares = [(p - start).square().sum() for name in names for p, start in self._with_start(name)]
+        return torch.stack(squares).sum() if squares else self.bias.new_zeros(())
+
+    @torch.no_grad()
+    def movement(self) -> dict[str, float]:
+        """For each learned name, the root mean square of the differences from the initial values.
+
+        Of weights and compatibility it is relative to the root mean square of the initial values.
+        """
+        found = {}
+        for name in self.learnable:
+            pairs = self._with_start(name)
+            change, size = _size([p - start for p, start in pairs]), _size([start for _, start in pairs])
+            found[name] = change / size if name in ("weights", "compatibility") and size else change
+        return found
+
+    def learned(self, name: str) -> list[nn.Parameter]:
+        """The parameters of a name in ``learnable``, for a group of an optimizer.
+
+        >>> DenseCRF(num_labels=2, learnable=("bias", "skip")).learned("bias")
+        [Parameter containing:
+        tensor([0., 0.], requires_grad=True)]
+        """
+        return [self.get_parameter(parameter) for parameter in self._parameters_of(name)]
+
+    def _parameters_of(self, name: str) -> list[str]:
+        if name not in self.learnable:
+            raise ValueError(f"{name!r} is not learned; expected any of {', '.join(self.learnable)}.")
+        prefix = _PARAMETER.get(name, name)
+        return [each for each, _ in self.named_parameters() if each.split(".")[0] == prefix]
+
+    def _with_start(self, name: str) -> list[tuple[Tensor, Tensor]]:
+        """The parameters of a learnable, each with its initial value."""
+        return [(self.get_parameter(each), self.start.of(each)) for each in self._parameters_of(name)]
+
     # --- from image and logits to the result ----------------------------------------------------
 
     @with_memory_errors
@@ -209,6 +299,8 @@ class DenseCRF(nn.Module):
             x = self.gradient(f, self._solver(), x0, self.num_steps)
             if x0 is not None:
                 x = torch.lerp(x, x0, skip.to(x) if isinstance(skip, Tensor) else skip)
+            if not self._moves:
+                x = gradients.constant_in(x, image, logits, *self.parameters())
             grid = logits.shape[-self.spatial_dims :]
             return log_probabilities(x, self.epsilon, grid, single=self.num_labels == 1).to(logits.dtype)
 
@@ -219,6 +311,8 @@ class DenseCRF(nn.Module):
         scores = scores_flat(logits, self.num_labels, self.spatial_dims, "logits")
         if not self._checked and has_values(image) and has_values(logits):
             self._check(image, logits)
+        if self._recalibrated:
+            scores = _recalibrated(scores, self.temperature, self.bias)
         if self.num_labels == 1:
             scores = torch.cat([torch.zeros_like(scores), scores], -2)
         if self.balance:
@@ -278,15 +372,19 @@ class DenseCRF(nn.Module):
             )
 
     def _pairwise(self, image: Tensor, dtype: torch.dtype) -> pairwise.Pairwise:
-        compat: Compatibility | list[Compatibility] = self._compatibility
+        compat: Compatibility | Sequence[Compatibility] = self._compatibility
         if "compatibility" in self.learnable:
-            compat = Full(symmetric(self.compatibility))
+            M = symmetric(self.compatibility)
+            compat = Full(M) if M.dim() == 2 else [Full(each) for each in M]
         weights: Sequence[Weight] | None = None
         if "weights" in self.learnable:
             weights = list(self.weights)
             if self.weights.dim() == 3:
-                M = compat.matrix(self.num_classes).to(self.weights)
-                compat, weights = [Full(symmetric(W @ M)) for W in self.weights], [1.0] * len(self.kernels)
+                M = _matrices(compat, self.num_classes).to(self.weights)
+                compat, weights = (
+                    [Full(each) for each in symmetric(self.weights @ M)],
+                    [1.0] * len(self.kernels),
+                )
         return pairwise.of_image(
             self._kernels(), image, self.num_classes, compat=compat, weights=weights,
             self_edges=self.self_edges, spatial_dims=self.spatial_dims, dtype=dtype,
@@ -325,6 +423,9 @@ class DenseCRF(nn.Module):
                 w = w.expand(L)
             each.append(torch.diag(w) if kind == "full" else w)
         return torch.stack(each)
+
+    def _initial_compatibility(self) -> Tensor:
+        return _matrices(self._compatibility, self.num_classes)
 
     def _initial_lambda(self) -> Tensor:
         _, weight = _regularizer_weight(self.solver)
@@ -374,10 +475,8 @@ class DenseCRF(nn.Module):
             )
 
     def _warn_if_nothing_can_be_learned(self) -> None:
-        s = self.solver
         learned = [name for name in self.learnable if name in ("weights", "compatibility", "bandwidths")]
-        vertices = isinstance(s, FrankWolfe) and isinstance(s.regularizer, Simplex) and s.split is regularized
-        if learned and vertices:
+        if learned and not self._moves:
             warnings.warn(
                 f"learnable={learned} with vanilla Frank-Wolfe ('fw'): its steps go to vertices, which do "
                 "not move with the parameters or the logits, so that their gradient is zero almost "
@@ -387,7 +486,12 @@ class DenseCRF(nn.Module):
 
     def extra_repr(self) -> str:
         settings = ("num_labels", "kernels", "solver", "num_steps", "learnable", "gradient", "epsilon")
-        return ", ".join(f"{name}={getattr(self, name)!r}" for name in settings)
+        shown = {name: getattr(self, name) for name in settings}
+        if self._recalibrated:
+            t = self.temperature
+            shown["temperature"] = t.item() if isinstance(t, Tensor) else t
+            shown["bias"] = self.bias.tolist()
+        return ", ".join(f"{name}={value!r}" for name, value in shown.items())
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -412,6 +516,60 @@ class GridSolution(Solution):
     def _labels(self) -> Tensor:
         with torch.no_grad():
             return self.rounding(self.objective, self.x.detach())
+
+
+class Start(nn.Module):
+    """Initial values of parameters, in the state dict: a run that resumes has the same penalty."""
+
+    def __init__(self, parameters: Iterable[tuple[str, Tensor]]) -> None:
+        super().__init__()
+        for name, p in parameters:
+            self.register_buffer(_buffer(name), p.detach().clone())
+
+    def of(self, parameter: str) -> Tensor:
+        """The initial value of the parameter of this name."""
+        return self.get_buffer(_buffer(parameter))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        # State dicts of earlier versions have no initial values: the layer keeps its own.
+        for name, own in self.named_buffers():
+            state_dict.setdefault(prefix + name, own)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
+def _buffer(parameter: str) -> str:
+    """The name of a parameter without dots, which names of buffers cannot have."""
+    return parameter.replace(".", "_")
+
+
+def _size(tensors: Sequence[Tensor]) -> float:
+    """The root mean square of all entries."""
+    return float(torch.cat([t.flatten() for t in tensors]).square().mean().sqrt())
+
+
+def _goes_to_vertices(solver: Solver) -> bool:
+    """True for vanilla Frank-Wolfe, whose results do not move with the parameters."""
+    if not isinstance(solver, FrankWolfe) or not isinstance(solver.regularizer, Simplex):
+        return False
+    return solver.split is regularized
+
+
+def _recalibrated(scores: Tensor, temperature: float | Tensor, bias: Tensor) -> Tensor:
+    """scores / temperature + bias, of ``(*batch, L, n)``; infinite scores are unchanged."""
+    scale = 1 / (temperature.to(scores) if isinstance(temperature, Tensor) else temperature)
+    offset = bias.to(scores).unsqueeze(-1)
+    if has_values(scores) and torch.isfinite(scores.detach().sum()):
+        return scores * scale + offset
+    # Not infinity times a number: the derivative in the temperature would be 0 times infinity.
+    endless = torch.isinf(scores)
+    return torch.where(endless, scores, scores.masked_fill(endless, 0.0) * scale + offset)
+
+
+def _matrices(compat: Compatibility | Sequence[Compatibility], L: int) -> Tensor:
+    """The matrix of a compatibility, ``(L, L)``; of one per kernel, ``(kernels, L, L)``."""
+    if isinstance(compat, Sequence):
+        return torch.stack([each.matrix(L).to(torch.float64) for each in compat])
+    return compat.matrix(L)
 
 
 def _regularizer_weight(solver: Solver) -> tuple[str, float | Tensor | None]:
@@ -441,9 +599,29 @@ def _add_noise(parameter: nn.Parameter, noise: float) -> None:
             parameter.add_(torch.randn_like(parameter), alpha=noise)
 
 
-def _initial(value: float | Sequence[float] | Tensor | Compatibility, init: Init, L: int) -> Compatibility:
+def _initial_bias(value: float | Sequence[float] | Tensor, num_labels: int) -> Tensor:
+    found = reals(value, "bias", torch.float64).detach()
+    if found.shape not in ((), (num_labels,)):
+        raise ValueError(
+            f"bias has shape {tuple(found.shape)}; expected a number, or one per label ({num_labels})."
+        )
+    if not torch.isfinite(found).all():
+        raise ValueError(f"bias={shown(value)}; expected finite numbers.")
+    return found.expand(num_labels).clone()
+
+
+def _initial(
+    value: float | Sequence[float] | Tensor | Compatibility | Sequence[Compatibility],
+    init: Init,
+    L: int,
+    kernels: int,
+) -> Compatibility | list[Compatibility]:
     if init == "potts":
-        return read_compatibility(value, L)
+        if isinstance(value, list | tuple) and value and all(hasattr(each, "matrix") for each in value):
+            if len(value) != kernels:
+                raise ValueError(f"{len(value)} compatibilities for {kernels} kernels; expected one each.")
+            return [read_compatibility(each, L) for each in value]
+        return read_compatibility(value, L)  # type: ignore[arg-type]
     if not isinstance(value, int | float):
         raise ValueError(
             f"init='negative-identity' with compatibility of type {type(value).__name__}; expected a number "
@@ -459,6 +637,18 @@ def _check_settings(
     whole(num_labels, "num_labels", 1)
     whole(num_steps, "num_steps", 0)
     whole(spatial_dims, "spatial_dims", 1)
+    _known_names(learnable)
+    for name, value, known in (("init", init, get_args(Init)), ("weights", weights, get_args(Weights))):
+        if value not in known:
+            raise ValueError(f"{name}={value!r} is not known; expected one of {', '.join(known)}.")
+    if weights != "scalar" and "weights" not in learnable:
+        raise ValueError(f"weights={weights!r} without 'weights' in learnable; name it there.")
+    real(skip, "skip", "a number from 0 to 1", lambda s: 0 <= s <= 1)
+    real(noise, "noise", "a standard deviation of 0 or more", lambda s: 0 <= s < math.inf)
+    real(epsilon, "epsilon", "a number between 0 and 1", lambda e: 0 < e < 1)
+
+
+def _known_names(learnable: Sequence[str]) -> Sequence[str]:
     if isinstance(learnable, str):
         raise TypeError(f"learnable={learnable!r} is one string; expected a sequence: ({learnable!r},).")
     if not isinstance(learnable, Iterable):
@@ -468,11 +658,4 @@ def _check_settings(
     for name in learnable:
         if name not in LEARNABLE:
             raise ValueError(f"learnable has {name!r}; expected any of {', '.join(LEARNABLE)}.")
-    for name, value, known in (("init", init, get_args(Init)), ("weights", weights, get_args(Weights))):
-        if value not in known:
-            raise ValueError(f"{name}={value!r} is not known; expected one of {', '.join(known)}.")
-    if weights != "scalar" and "weights" not in learnable:
-        raise ValueError(f"weights={weights!r} without 'weights' in learnable; name it there.")
-    real(skip, "skip", "a number from 0 to 1", lambda s: 0 <= s <= 1)
-    real(noise, "noise", "a standard deviation of 0 or more", lambda s: 0 <= s < math.inf)
-    real(epsilon, "epsilon", "a number between 0 and 1", lambda e: 0 < e < 1)
+    return learnable

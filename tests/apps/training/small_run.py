@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -42,4 +43,6 @@ def config(folder: Path, **changes: Any) -> Config:
 
 
 def train(folder: Path, output: str, progress=lambda *_, **__: None, **changes: Any) -> Trained:
-    return train_config(config(folder, **changes), folder / output, progress, network=network)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "training left the CRF at its start")  # nine steps move little
+        return train_config(config(folder, **changes), folder / output, progress, network=network)

@@ -8,6 +8,7 @@ from fwcrf import DenseCRF
 from fwcrf.apps.files import FileError
 from fwcrf.apps.training import Config, build, read_config
 from fwcrf.apps.training.config import differences, names, write_config
+from fwcrf.kernels import Bilateral, Spatial
 
 LEAST = {"data": {"name": "voc", "root": "."}, "model": {"name": "resnet101"}}
 
@@ -53,7 +54,31 @@ def test_settings_reach_the_solver():
     assert crf.lambda_ == pytest.approx(0.7) and crf.steps.tolist() == [0.5] * 5
 
 
+def test_a_tuned_start_can_be_written():
+    """Kernels as ``fwcrf tune`` writes them, with their weights."""
+    kernels = [
+        {"kind": "spatial", "xy": 3, "weight": 0.3},
+        {"kind": "bilateral", "xy": 80, "color": 6, "weight": 2.4},
+    ]
+    settings = {"kernels": kernels, "temperature": 1.5, "bias": 0.1, "balance": 0.3, "weights": "scalar"}
+    learnable = ["weights", "temperature", "bias"]
+    config = Config.of(changed(crf={**settings, "learnable": learnable}))
+    crf = build.crf(config.crf, 3)
+    assert crf.kernels == (Spatial(3, weight=0.3), Bilateral(80, 6, weight=2.4))
+    assert crf.weights.tolist() == pytest.approx([0.3, 2.4])
+    assert crf.temperature.item() == pytest.approx(1.5) and crf.bias.tolist() == pytest.approx([0.1] * 3)
+    assert crf.balance == 0.3
+    assert Config.of(config.mapping()) == config
+
+
 @pytest.mark.parametrize(("values", "match"), [
+    (changed(crf={"kernels": [{"kind": "gaussian"}]}), r"crf: kernel .*expected kind: bilateral, or kind"),
+    (changed(crf={"kernels": [{"kind": "spatial", "xy": -1}]}), r"xy -1; expected positive numbers"),
+    (changed(crf={"penalty": -1}), r"crf.penalty is -1.0; expected a number of 0 or more"),
+    (changed(crf={"penalty": 1, "learnable": []}), r"crf.learnable is empty"),
+    (changed(crf={}, optimizer={"crf_lrs": {"skip": 1}}), r"'skip', which is not learned; .*weights, compat"),
+    (changed(crf={}, optimizer={"crf_lrs": {"weights": "fast"}}), r"crf_lrs.weights is 'fast'; expected a"),
+    (changed(optimizer={"crf_lrs": {"skip": 1}}), r"names of crf.learnable \(empty\)"),
     (changed(optimizer={"crf_rl": 1}), r"optimizer.crf_rl is not known; .*; did you mean crf_lr\?"),
     (changed(epoch=3), r"config: epoch is not known; .*; did you mean epochs\?"),
     (changed(model={"name": "resnet11"}), r"model.name is 'resnet11'; .* did you mean resnet101\?"),

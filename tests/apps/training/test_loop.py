@@ -76,7 +76,14 @@ def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
 def test_parts_of_a_batch_add_up(tmp_path):
     """With statistics fixed, an image at a time is the same as all at once."""
     runs = [
-        small_run.train(tmp_path, f"{m}", batch_size=3, micro_batch=m, model={"settings": {"dropout": 0}})
+        small_run.train(
+            tmp_path,
+            f"{m}",
+            batch_size=3,
+            micro_batch=m,
+            model={"settings": {"dropout": 0}},
+            crf={"penalty": 9.0},
+        )
         for m in (None, 1, 2)
     ]
     whole, *parts = (run.model.state_dict() for run in runs)
@@ -136,7 +143,51 @@ def test_a_network_that_was_trained_here_starts_joint_training(tmp_path):
     before, after = read_state(weights), done.model.state_dict()
     for name, value in before.items():
         assert torch.equal(after[name], value) == name.startswith(("cnn.0", "cnn.1"))
-    assert {name for name in after if name.startswith("crf.")} == {"crf.weights", "crf.compatibility"}
+    learned = {"crf.weights", "crf.compatibility", "crf.start.weights", "crf.start.compatibility"}
+    assert {name for name in after if name.startswith("crf.")} == learned
+
+
+def test_a_crf_that_did_not_move_is_said(tmp_path):
+    message = (
+        r"left the CRF at its start \(weights .* %.*rates {'crf': 1e-06} over 3 steps.*Raise optimizer.crf_lr"
+    )
+    settings = {"epochs": 1, "optimizer": {"crf_lr": 1e-6}}
+    with pytest.warns(UserWarning, match=message):
+        train(small_run.config(tmp_path, **settings), tmp_path / "still", network=small_run.network)
+    rates = {"epochs": 1, "optimizer": {"crf_lr": 1e-6, "name": "adam", "crf_lrs": {"weights": 0.1}}}
+    train(small_run.config(tmp_path, **rates), tmp_path / "moved", network=small_run.network)  # no warning
+    train(small_run.config(tmp_path, crf=None, epochs=1), tmp_path / "none", network=small_run.network)
+
+
+def test_vanilla_frank_wolfe_trains_nothing_without_an_error(tmp_path):
+    with pytest.warns(UserWarning, match="with vanilla Frank-Wolfe"):
+        done = small_run.train(
+            tmp_path, "fw", epochs=1, crf={"solver": "fw", "skip": 0.0}, model={"frozen": [""]}
+        )
+    assert done.model.crf.movement() == {"weights": 0.0, "compatibility": 0.0}
+
+
+def test_a_penalty_holds_the_crf_at_its_start(tmp_path):
+    moved = {}
+    for name, penalty in (("free", 0.0), ("held", 100.0)):
+        settings = {"crf": {"penalty": penalty}, "optimizer": {"crf_lr": 0.002, "momentum": 0.0}}
+        done = small_run.train(tmp_path, name, micro_batch=1, **settings)
+        moved[name] = done.model.crf.movement()["weights"]
+    assert 0 < moved["held"] < 0.7 * moved["free"]
+
+
+def test_a_checkpoint_of_an_earlier_version_goes_on(tmp_path):
+    """It has neither the settings nor the initial values that came later."""
+    whole = small_run.train(tmp_path, "out", epochs=1)
+    path = tmp_path / "out" / "checkpoint.pt"
+    stored = torch.load(path, weights_only=True)
+    for name in ("penalty", "kernels", "temperature", "bias", "balance"):
+        del stored["config"]["crf"][name]
+    del stored["config"]["optimizer"]["crf_lrs"]
+    stored["model"] = {n: v for n, v in stored["model"].items() if ".start." not in n}
+    torch.save(stored, path)
+    again = small_run.train(tmp_path, "out", epochs=1)
+    assert same(whole.model.state_dict(), again.model.state_dict())
 
 
 def test_tensorboard(tmp_path):
@@ -157,4 +208,6 @@ def test_networks_that_come_along_and_of_ones_own(tmp_path):
     with pytest.raises(ValueError, match="'own' and a network of your own is not given"):
         train(small_run.config(tmp_path), tmp_path / "out")
     small = {"name": "mobilenetv2", "settings": {"depth": 0.125}, "frozen": ["backbone"]}
-    assert train(small_run.config(tmp_path, model=small, epochs=1), tmp_path / "out").step == 3
+    fast = {"crf_lr": 1.0}
+    config = small_run.config(tmp_path, model=small, optimizer=fast, epochs=1)
+    assert train(config, tmp_path / "out").step == 3

@@ -45,6 +45,17 @@ def test_every_parameter_is_in_one_group():
     assert sorted(listed) == sorted(id(p) for p in model.parameters())
 
 
+def test_parameters_of_the_crf_may_have_their_own_rates():
+    model = small()
+    groups = parameter_groups(model, Optimizer(crf_lr=0.25, crf_lrs={"compatibility": 0.5}))[2:]
+    assert [(g["name"], g["lr"], len(g["params"])) for g in groups] == [
+        ("crf", 0.25, 1), ("crf-compatibility", 0.5, 1)
+    ]  # fmt: skip
+    assert groups[1]["params"][0] is model.crf.compatibility
+    groups = parameter_groups(model, Optimizer(crf_lrs={"compatibility": 0.5, "weights": 0.1}))
+    assert [g["name"] for g in groups][2:] == ["crf-compatibility", "crf-weights"]
+
+
 def test_what_is_frozen_is_in_no_group_and_keeps_its_statistics():
     model = small()
     frozen(model.cnn, ("backbone",))

@@ -95,6 +95,8 @@ class Learning:
         with warnings.catch_warnings():
             # fw-fails trains with vanilla Frank-Wolfe on purpose.
             warnings.filterwarnings("ignore", "learnable=.* with vanilla Frank-Wolfe")
+            # Reports say how far training moved the parameters.
+            warnings.filterwarnings("ignore", "training left the CRF at its start")
             done = train(config, folder, self._tell, network=self.network)
         with (folder / "validation.csv").open() as file:
             head, *lines = (line.strip().split(",") for line in file)

@@ -69,12 +69,12 @@ def load(net: nn.Module, state: Mapping[str, Tensor], *, leave: Sequence[str] = 
     """Copy ``state`` into ``net``. Raises if a name or a shape does not match.
 
     ``leave`` are name prefixes of parameters that keep their values, for example of a classifier for
-    other classes. ``num_batches_tracked`` of batch norms may be missing.
+    other classes. ``num_batches_tracked`` of batch norms and the initial values of a CRF may be missing.
     """
     own = net.state_dict()
     left = {name for name in (*own, *state) if any(name.startswith(start) for start in leave)}
     given = {name: value for name, value in state.items() if name not in left}
-    optional = {name for name in own if name.endswith("num_batches_tracked")}
+    optional = {n for n in own if n.endswith("num_batches_tracked") or n.startswith("crf.start.")}
     missing = [name for name in own if name not in given and name not in left | optional]
     unknown = [name for name in given if name not in own]
     if missing or unknown:

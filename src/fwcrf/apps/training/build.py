@@ -11,6 +11,7 @@ from torch import nn
 
 from fwcrf import solvers
 from fwcrf.apps.data import VOC, CamVid, Cityscapes, Classes, Folder, Segmentation, Splits
+from fwcrf.apps.files.settings import Settings
 from fwcrf.apps.models import (
     CNNCRF,
     DeepLabv3MobileNetV2,
@@ -22,7 +23,7 @@ from fwcrf.apps.models import (
 )
 from fwcrf.apps.training.config import CRF, Config, Data, Model, read_config
 from fwcrf.apps.training.optimizers import frozen
-from fwcrf.kernels import Bilateral, Spatial
+from fwcrf.kernels import Bilateral, Kernel, Spatial
 from fwcrf.layer import DenseCRF
 
 NETWORKS: dict[str, Any] = {
@@ -74,8 +75,11 @@ def crf(settings: CRF, num_classes: int) -> DenseCRF:
         skip = 0.0 if settings.solver == "mf" else 0.5
     return DenseCRF(
         num_classes,
-        kernels=(Spatial(settings.spatial), Bilateral(*settings.bilateral)),
+        kernels=_kernels(settings),
         compatibility=settings.compatibility,
+        balance=settings.balance,
+        temperature=settings.temperature,
+        bias=settings.bias,
         solver=solvers.get(settings.solver, **settings.settings),
         num_steps=settings.num_steps,
         learnable=settings.learnable,
@@ -84,6 +88,12 @@ def crf(settings: CRF, num_classes: int) -> DenseCRF:
         weights=settings.weights if "weights" in settings.learnable else "scalar",
         gradient=settings.gradient,
     )
+
+
+def _kernels(settings: CRF) -> tuple[Kernel, ...]:
+    if settings.kernels:
+        return Settings.of({"kernels": list(settings.kernels)}, "crf").arguments()["kernels"]
+    return Spatial(settings.spatial), Bilateral(*settings.bilateral)
 
 
 def restored(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from fwcrf.apps.files import FileError
 from fwcrf.apps.files.atomic import writing
 from fwcrf.apps.files.safe_yaml import LARGEST, load_yaml
+from fwcrf.apps.files.settings import Settings
 from fwcrf.optional import needed
 
 
@@ -56,12 +58,28 @@ class CRF:
     num_steps: int = 5
     skip: float | None = None  # None: 0.5, and 0 for mean field
     compatibility: float = 1.0
+    balance: float = 0.0
+    temperature: float = 1.0
+    bias: float = 0.0
     noise: float = 0.1
     learnable: tuple[str, ...] = ("weights", "compatibility")
     weights: Literal["scalar", "label", "full"] = "full"
+    penalty: float = 0.0  # weight in the loss of the squared distance of the parameters from their start
     spatial: float = 3.0
     bilateral: tuple[float, float] = (80.0, 13.0)
+    # As in a file of settings, with their weights; if given, ``spatial`` and ``bilateral`` are not used.
+    kernels: tuple[dict[str, Any], ...] = ()
     gradient: str = "unrolled"
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.penalty < math.inf:
+            raise FileError(f"crf.penalty is {self.penalty}; expected a number of 0 or more.")
+        if self.penalty and not self.learnable:
+            raise FileError(
+                f"crf.penalty is {self.penalty} and crf.learnable is empty; expected names in it, or 0."
+            )
+        if self.kernels:
+            Settings.of({"kernels": list(self.kernels)}, "crf")
 
 
 @dataclass(frozen=True)
@@ -71,9 +89,15 @@ class Optimizer:
     name: Literal["sgd", "adam"] = "sgd"
     cnn_lr: float = 0.001
     crf_lr: float = 0.01
+    crf_lrs: dict[str, float] = field(default_factory=dict)  # by name of crf.learnable, instead of crf_lr
     momentum: float = 0.9
     weight_decay: float = 1e-4  # network matrices only; 0 for biases, norms and the CRF
     power: float = 0.9  # exponent of the schedule (1 - step / steps) ** power
+
+    def __post_init__(self) -> None:
+        for name, rate in self.crf_lrs.items():
+            if not isinstance(rate, int | float) or isinstance(rate, bool) or not 0 <= rate < math.inf:
+                raise FileError(f"optimizer.crf_lrs.{name} is {rate!r}; expected a number of 0 or more.")
 
 
 @dataclass(frozen=True)
@@ -106,6 +130,13 @@ class Config:
         for name, value in (("epochs", self.epochs), ("batch_size", self.batch_size)):
             if value < 1:
                 raise FileError(f"{name} is {value}; expected at least 1.")
+        learnable = () if self.crf is None else self.crf.learnable
+        for name in self.optimizer.crf_lrs:
+            if name not in learnable:
+                raise FileError(
+                    f"optimizer.crf_lrs has {name!r}, which is not learned; expected names of crf.learnable "
+                    f"({', '.join(learnable) or 'empty'})."
+                )
         if self.micro_batch is not None and self.micro_batch < 1:
             raise FileError(f"micro_batch is {self.micro_batch}; expected at least 1, or null.")
 

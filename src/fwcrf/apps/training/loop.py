@@ -1,14 +1,15 @@
 """Training, step by step.
 
-The loss is the mean of -log p(label) over all valid pixels of a step. Processes and micro-batches add up
-to this mean, so their number does not change the weight of a pixel. The random numbers of a step are drawn
-from (seed, step, micro-batch).
+The loss is the mean of -log p(label) over all valid pixels of a step, plus the weighted penalty of the CRF.
+Processes and micro-batches add up to this mean, so their number does not change the weight of a pixel. The
+random numbers of a step are drawn from (seed, step, micro-batch).
 """
 
 from __future__ import annotations
 
 import math
 import signal
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -37,8 +38,11 @@ from fwcrf.apps.training.log import Log
 from fwcrf.apps.training.optimizers import optimizer, set_learning_rates
 from fwcrf.apps.training.order import Order, Share
 from fwcrf.apps.training.schedule import poly
+from fwcrf.layer import DenseCRF
 
 ALONE = Group()
+# A CRF of which no parameter changed by this much, relative to its start, counts as not trained.
+STILL = 0.02
 Progress = Callable[..., None]
 
 
@@ -134,6 +138,7 @@ class _Run:
                 log.close()
         if group.rank == 0:
             self._write_weights("model.pt")
+            self._warn_if_nothing_moved()
         group.wait()
         return Trained(self.model, self.classes, self.step, self.report)
 
@@ -151,10 +156,13 @@ class _Run:
         for number, (x, y) in enumerate(zip(images.split(size), labels.split(size), strict=True)):
             _seed(config.seed, self.step, self.group.rank * parts + number)
             part = self._loss(x, y) / counts[0].clamp(min=1)
-            # The gradient of vanilla Frank-Wolfe is zero, so its loss may depend on no parameter.
-            if part.requires_grad:
+            if part.requires_grad:  # not for logits of a frozen network that are NaN
                 part.backward()
             loss += part.detach()
+        if config.crf is not None and config.crf.penalty and self.group.rank == 0:  # once for all processes
+            penalty = config.crf.penalty * self.model.crf.penalty()  # type: ignore[union-attr,operator]
+            penalty.backward()
+            loss += penalty.detach()
         self.group.sum(loss)
         if not loss.isfinite():
             raise Diverged(
@@ -227,6 +235,9 @@ class _Run:
     def _rates(self) -> dict[str, float]:
         return {group["name"]: group["lr"] for group in self.optimizer.param_groups}
 
+    def _first_rates(self) -> dict[str, float]:
+        return {group["name"]: group["initial_lr"] for group in self.optimizer.param_groups}
+
     def _go_on(self) -> None:
         path = self.output / "checkpoint.pt"
         if not path.exists():
@@ -234,7 +245,9 @@ class _Run:
                 write_config(self.output / "config.yaml", self.config)
             return
         found = checkpoint.read(path)
-        changed = [n for n in differences(found.config, self.config.mapping()) if not n.startswith("run.")]
+        # Settings that the version which wrote the checkpoint did not have are at their defaults.
+        before = Config.of(found.config, str(path)).mapping()
+        changed = [n for n in differences(before, self.config.mapping()) if not n.startswith("run.")]
         if changed:
             raise FileError(
                 f"{path} belongs to a run with other settings ({', '.join(changed)}); choose another folder, "
@@ -244,6 +257,20 @@ class _Run:
         self.optimizer.load_state_dict(found.optimizer)  # type: ignore[arg-type]
         self.step, self.best, self.report = found.step, found.best, found.report
         self.progress(f"going on after step {self.step} of {self.num_steps}", self.step)
+
+    def _warn_if_nothing_moved(self) -> None:
+        crf = self.model.crf
+        moved = crf.movement() if isinstance(crf, DenseCRF) else {}
+        if moved and max(moved.values()) < STILL:
+            far = ", ".join(f"{name} {100 * value:.2g} %" for name, value in moved.items())
+            rates = {name: rate for name, rate in self._first_rates().items() if name.startswith("crf")}
+            warnings.warn(
+                f"training left the CRF at its start ({far}; a change counts from {100 * STILL:g} %), with "
+                f"rates {rates} over {self.num_steps} steps: the result is the result of the initial values. "
+                "Raise optimizer.crf_lr, lower crf.penalty, or take more epochs; optimizer.name=adam moves "
+                "each parameter by up to its rate in every step. With solver 'fw' nothing moves at any rate.",
+                stacklevel=4,
+            )
 
     def _save(self) -> None:
         if self.group.rank == 0:

@@ -14,10 +14,14 @@ from fwcrf.apps.training.config import Optimizer
 def parameter_groups(model: CNNCRF, settings: Optimizer) -> list[dict[str, Any]]:
     """The groups "cnn" (matrices), "cnn-vectors" (biases and norms) and "crf" of trainable parameters.
 
-    Weight decay applies to the matrices alone. Empty groups are left out.
+    Parameters of the CRF with a rate of their own are groups of their own: "crf-temperature". Weight decay
+    applies to the matrices of the network alone. Empty groups are left out.
     """
     learning = [p for p in model.cnn.parameters() if p.requires_grad]
     crf = [p for p in model.crf.parameters() if p.requires_grad] if model.crf is not None else []
+    layer: Any = model.crf
+    own = {name: layer.learned(name) for name in settings.crf_lrs}
+    apart = {id(p) for parameters in own.values() for p in parameters}
     groups = [
         {
             "name": "cnn",
@@ -30,7 +34,11 @@ def parameter_groups(model: CNNCRF, settings: Optimizer) -> list[dict[str, Any]]
             "params": [p for p in learning if p.dim() <= 1],
             "initial_lr": settings.cnn_lr,
         },
-        {"name": "crf", "params": crf, "initial_lr": settings.crf_lr},
+        {"name": "crf", "params": [p for p in crf if id(p) not in apart], "initial_lr": settings.crf_lr},
+        *(
+            {"name": f"crf-{name}", "params": own[name], "initial_lr": rate}
+            for name, rate in settings.crf_lrs.items()
+        ),
     ]
     groups = [group for group in groups if group["params"]]
     if not groups:
