@@ -59,6 +59,7 @@ bench-joint: $(VENV)/.package ## network and CRF trained together, one seed (40 
 
 docs: $(VENV)/.docs ## build the documentation into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict $(ARGS)
+	$(BIN)/python docs/check_site.py site
 
 reliability: $(VENV)/.package ## long runs: threads, memory, kills, bits
 	$(BIN)/python tests/reliability/long_runs.py $(ARGS)

@@ -13,12 +13,18 @@ import yaml
 import fwcrf
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCKS = {page: re.findall(r"```(python|console)\n(.*?)```", page.read_text(), re.DOTALL) for page in PAGES}
+
+
+def name(page):
+    return page.relative_to(ROOT).as_posix()
+
+
 LOOSELY = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if BLOCKS[page]], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if BLOCKS[page]], ids=name)
 def test_blocks_run_from_top_to_bottom(page, tmp_path, monkeypatch, fwcrf_command):
     monkeypatch.chdir(tmp_path)
     names = {"__name__": "__docs__"}
@@ -52,12 +58,12 @@ def test_there_are_blocks_to_run():
 def listed_pages(entries):
     for entry in entries:
         for value in entry.values():
-            yield from [value] if isinstance(value, str) else listed_pages(value)
+            yield from [f"docs/{value}"] if isinstance(value, str) else listed_pages(value)
 
 
 def test_every_page_is_listed_once():
     nav = yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"]
-    assert sorted(listed_pages(nav)) == [page.name for page in PAGES if page.parent != ROOT]
+    assert sorted(listed_pages(nav)) == sorted(name(page) for page in PAGES if page.parent != ROOT)
 
 
 def headings(page):
@@ -67,7 +73,7 @@ def headings(page):
     return {re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", title).strip().lower()) for title in titles}
 
 
-@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CONTRIBUTING.md"], ids=name)
 def test_links_lead_somewhere(page):
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -84,11 +90,17 @@ def test_what_is_linked_is_not_forgotten():
 
 def test_every_public_name_is_in_the_reference():
     """By itself, or as a member of a module that is shown whole."""
-    shown = set(re.findall(r"^::: (\S+)$", (ROOT / "docs" / "api.md").read_text(), re.MULTILINE))
+    pages = "".join(page.read_text() for page in (ROOT / "docs" / "api").glob("*.md"))
+    shown = set(re.findall(r"^::: (\S+)$", pages, re.MULTILINE))
     for name in fwcrf.__all__:
         value = getattr(fwcrf, name)
         module = value.__name__ if inspect.ismodule(value) else value.__module__
         assert {f"fwcrf.{name}", module} & shown or any(s.startswith(module + ".") for s in shown), name
+
+
+def test_the_index_of_the_reference_has_every_public_name():
+    listed = re.findall(r"\[`(\w+)`\]", (ROOT / "docs" / "api" / "index.md").read_text())
+    assert sorted(listed) == sorted(fwcrf.__all__)
 
 
 def test_nothing_is_left_to_be_filled_in():

@@ -1,6 +1,6 @@
 """Bounds for generalized Frank-Wolfe: optimality measure, rates, and tightness of the relaxation.
 
-Notation of the paper: F = f + g with minimum F*, Delta_k = F(x_k) - F*, S_k = S(x_k), L_f the
+Notation of the paper: F = f + g with minimum ``F*``, ``Delta_k = F(x_k) - F*``, S_k = S(x_k), L_f the
 semi-concavity of f, sigma_g the strong convexity of g, Omega the diameter of the domain. After each step
 F(x_k) - F(x_{k+1}) >= delta_k (the *decrease* bounds), and min_{i <= k} S_i <= B_k (the *optimality* bounds).
 Each class below is one of the conditions of the table, with one pair of methods per step-size rule::
