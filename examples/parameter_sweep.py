@@ -1,65 +1,76 @@
-"""Draw the effect of each parameter: one strip of pictures per parameter, for docs/parameters.md.
+"""Draw the effect of each parameter: a strip of pictures per parameter, for docs/parameters.md.
 
-Each picture refines the rough scores of a colour model for a part of a photograph, with one setting changed.
+Each picture shows labels over parts of two photographs, refined from the stored scores of a network
+(fwcrf.examples), with the default settings and one parameter changed.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
-from skimage import data
 
 import fwcrf
-from fwcrf.kernels import Bilateral, Spatial
+from fwcrf import examples
+from fwcrf.apps.files.palette import overlay
 
-PALETTE = np.array(
-    [[27, 84, 140], [240, 190, 60], [190, 60, 50], [90, 160, 90], [230, 230, 220], [120, 80, 140]], np.uint8
-)
+DEFAULT = fwcrf.presets.get("default")
+SPATIAL, BILATERAL = DEFAULT.kernels
+# Photographs, and the part of each that is shown; the whole photograph is refined.
+PARTS = {"rocket": np.s_[105:427, 170:490], "chelsea": np.s_[20:290, 110:380]}
 CAPTION = 22
 WIDTH = 236
 
 
-def colour_clusters(colours: np.ndarray, count: int, rounds: int = 20) -> np.ndarray:
-    """Centres of k-means; the initial centres are spread over the range of brightness."""
-    start = np.argsort(colours.sum(-1))[np.linspace(0, len(colours) - 1, count).astype(int)]
-    centres = colours[start]
-    for _ in range(rounds):
-        nearest = ((colours[:, None] - centres) ** 2).sum(-1).argmin(-1)
-        centres = np.stack([colours[nearest == k].mean(0) for k in range(count)])
-    return centres
+class Scenes:
+    """The photographs, with the network's logits."""
+
+    def __init__(self) -> None:
+        self.loaded = {name: examples.load(name) for name in PARTS}
+
+    def drawn(self, labels: Callable[[examples.Example], np.ndarray | None]) -> list[np.ndarray]:
+        """The part of each photograph with labels over it, or without if there are none."""
+        pictures = []
+        for name, part in PARTS.items():
+            scene = self.loaded[name]
+            found = labels(scene)
+            whole = scene.image if found is None else overlay(scene.image, found)
+            pictures.append(np.ascontiguousarray(whole[part]))
+        return pictures
+
+    def refined(self, **changes: Any) -> list[np.ndarray]:
+        """Pictures of the default's labels with other values; ``kernels`` are plain values, as of a preset."""
+        preset = replace(DEFAULT, **changes)
+        return self.drawn(
+            lambda scene: fwcrf.refine(scene.image, scene.logits, from_logits=True, **preset.arguments())
+        )
+
+    def confident(self, confidence: float) -> list[np.ndarray]:
+        """Pictures of the default's labels, given the network's labels and a confidence in them."""
+        return self.drawn(
+            lambda scene: fwcrf.refine(
+                scene.image, scene.logits.argmax(-1), from_labels=confidence, num_labels=len(scene.names)
+            )
+        )
 
 
-def rough_logits(image: np.ndarray, count: int, block: int = 12) -> np.ndarray:
-    """Scores (H, W, count) of a colour model on blocks of pixels."""
-    height, width = image.shape[:2]
-    small = Image.fromarray(image).resize((width // block, height // block), Image.Resampling.BOX)
-    colours = np.asarray(small, np.float64).reshape(-1, 3)
-    distance = ((colours[:, None] - colour_clusters(colours, count)) ** 2).sum(-1)
-    scores = (-distance / (2 * 50.0**2)).reshape(small.height, small.width, count)
-    rows = np.arange(height) * small.height // height
-    columns = np.arange(width) * small.width // width
-    return scores[rows][:, columns].astype(np.float32)
-
-
-def scene() -> tuple[np.ndarray, np.ndarray]:
-    """Returns a photograph of a face, and logits with block edges and noise."""
-    image = data.astronaut()
-    logits = 1.5 * rough_logits(image, 4)
-    logits += np.random.default_rng(0).normal(0, 0.3, logits.shape)
-    part = np.s_[0:260, 90:350]
-    return np.ascontiguousarray(image[part]), logits[part].astype(np.float32)
-
-
-def panel(picture: np.ndarray, caption: str) -> np.ndarray:
-    """A picture with its caption on top."""
-    height = round(picture.shape[0] * WIDTH / picture.shape[1])
-    drawn = Image.new("RGB", (WIDTH, height + CAPTION), "white")
-    drawn.paste(Image.fromarray(picture).resize((WIDTH, height), Image.Resampling.LANCZOS), (0, CAPTION))
+def panel(pictures: Sequence[np.ndarray], caption: str) -> np.ndarray:
+    """Pictures below each other, with a caption on top."""
+    sized = []
+    for picture in pictures:
+        height = round(picture.shape[0] * WIDTH / picture.shape[1])
+        sized.append(Image.fromarray(picture).resize((WIDTH, height), Image.Resampling.LANCZOS))
+    drawn = Image.new("RGB", (WIDTH, CAPTION + sum(one.height + 4 for one in sized) - 4), "white")
     ImageDraw.Draw(drawn).text((4, 2), caption, fill="black", font=ImageFont.load_default(14))
+    top = CAPTION
+    for one in sized:
+        drawn.paste(one, (0, top))
+        top += one.height + 4
     return np.asarray(drawn)
 
 
@@ -72,38 +83,35 @@ def strip(path: Path, panels: list[np.ndarray]) -> None:
 
 def strips() -> dict[str, Callable[[], list[np.ndarray]]]:
     """Functions that draw the panels of each strip, by name."""
-    image, logits = scene()
+    scenes = Scenes()
 
-    def refined(kernels: list, **settings) -> np.ndarray:
-        return PALETTE[fwcrf.refine(image, logits, from_logits=True, kernels=kernels, **settings)]
+    def sweep(caption: str, values: list, pictures: Callable) -> Callable[[], list[np.ndarray]]:
+        return lambda: [panel(pictures(value), caption.format(value)) for value in values]
 
-    def usual(xy: float = 80, color: float = 13, weight: float = 5) -> list:
-        return [Spatial(3), Bilateral(xy, color, weight)]
-
-    def confident(confidence: float) -> np.ndarray:
-        return PALETTE[fwcrf.refine(image, logits.argmax(-1), from_labels=confidence, kernels=usual())]
-
-    def sweep(caption: str, values: list, picture: Callable) -> Callable[[], list[np.ndarray]]:
-        return lambda: [panel(picture(value), caption.format(value)) for value in values]
+    def bilateral(name: str) -> Callable:
+        return lambda value: scenes.refined(kernels=(SPATIAL, {**BILATERAL, name: value}))
 
     solvers = ["mf", "fw", "l2fw", "efw", "anneal-fw"]
     return {
         "start": lambda: [
-            panel(image, "image"),
-            panel(PALETTE[logits.argmax(-1)], "scores"),
-            panel(refined([Spatial(3)]), "Spatial(3) alone"),
-            panel(refined(usual()[1:]), "Bilateral(80, 13) alone"),
-            panel(refined(usual()), "both"),
+            panel(scenes.drawn(lambda scene: None), "image"),
+            panel(scenes.drawn(lambda scene: scene.logits.argmax(-1)), "scores"),
+            panel(scenes.refined(kernels=(SPATIAL,)), "Spatial alone"),
+            panel(scenes.refined(kernels=(BILATERAL,)), "Bilateral alone"),
+            panel(scenes.refined(), "both: the default"),
         ],
-        "color": sweep("color={}", [2, 5, 13, 40, 120], lambda v: refined(usual(color=v))),
-        "xy": sweep("xy={}", [3, 10, 30, 80, 300], lambda v: refined(usual(xy=v))),
-        "weight": sweep("weight={}", [0, 1, 5, 15, 50], lambda v: refined(usual(weight=v))),
+        "color": sweep("color={}", [1, 3, 6, 25, 100], bilateral("color")),
+        "xy": sweep("xy={}", [5, 20, 80, 160, 400], bilateral("xy")),
+        "weight": sweep("weight={}", [0, 0.6, 2.4, 10, 40], bilateral("weight")),
         "spatial": sweep(
-            "Spatial({}, weight=3)", [1, 3, 6, 12, 25], lambda v: refined([Spatial(v, weight=3)])
+            "spatial weight={}",
+            [0, 0.3, 3, 10, 30],
+            lambda value: scenes.refined(kernels=({**SPATIAL, "weight": value}, BILATERAL)),
         ),
-        "steps": sweep("num_steps={}", [0, 1, 3, 10, 50], lambda v: refined(usual(), num_steps=v)),
-        "solver": sweep("{}", solvers, lambda v: refined(usual(), solver=v)),
-        "confidence": sweep("from_labels={}", [0.55, 0.7, 0.9, 0.99, 0.999], confident),
+        "balance": sweep("balance={}", [0, 0.15, 0.3, 0.6, 1], lambda value: scenes.refined(balance=value)),
+        "steps": sweep("num_steps={}", [0, 1, 2, 5, 20], lambda value: scenes.refined(num_steps=value)),
+        "solver": sweep("{}", solvers, lambda value: scenes.refined(solver={"name": value})),
+        "confidence": sweep("from_labels={}", [0.55, 0.7, 0.8, 0.9, 0.99], scenes.confident),
     }
 
 

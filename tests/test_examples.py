@@ -70,10 +70,13 @@ def test_large_image_is_nearly_what_it_is_at_once(example, tmp_path):
 
 
 def test_parameter_sweep_draws_a_strip(example, tmp_path):
-    printed = example("parameter_sweep.py", "--only", "color", "-o", tmp_path)
-    assert printed.split() == [str(tmp_path / "sweep-color.jpg")]
-    with Image.open(tmp_path / "sweep-color.jpg") as image:
-        assert image.width > 4 * image.height
+    printed = example("parameter_sweep.py", "--only", "balance", "-o", tmp_path)
+    assert printed.split() == [str(tmp_path / "sweep-balance.jpg")]
+    with Image.open(tmp_path / "sweep-balance.jpg") as image:
+        assert image.width > 2 * image.height
+        columns = np.asarray(image.convert("L"), int)
+    first, last = columns[30:, :200], columns[30:, -236:-36]
+    assert np.abs(first - last).mean() > 2  # the labels differ
 
 
 def test_draw_lattice_draws(example, tmp_path):
