@@ -14,8 +14,8 @@ def experiment(
         list[str],
         typer.Argument(
             metavar="NAME...",
-            help="energy, lambda, lambdas, long, tune, potts-miou, joint, fw-fails, trainable, per-class, "
-            "or all.",
+            help="energy, lambda, lambdas, long, tune, potts-miou, fw-fails, joint, joint-voc, per-class, "
+            "trainable, or all.",
             show_default=False,
         ),
     ],
@@ -23,7 +23,7 @@ def experiment(
     *,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help="Contains voc2012 and weights (default: FWCRF_DATA)."),
+        typer.Option(metavar="FOLDER", help="Contains voc2012, camvid and weights (default: FWCRF_DATA)."),
     ] = None,
     images: Annotated[
         int | None,
@@ -31,6 +31,10 @@ def experiment(
     ] = None,
     seeds: Annotated[
         list[int] | None, typer.Option("--seeds", help="Seed of a training run; repeatable (default: 0).")
+    ] = None,
+    epochs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Epochs of a training run of joint, at most (default: 10 and 4)."),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Few images, one or two minutes; the figures mean little.")
@@ -65,7 +69,15 @@ def experiment(
     output.mkdir(parents=True, exist_ok=True)
     with progress("experiments", 0) as advance:
         setup = Setup(
-            folder, output, images, tuple(seeds or (0,)), quick, workers, paper_curves(paper, folder), advance
+            folder,
+            output,
+            images,
+            tuple(seeds or (0,)),
+            quick,
+            workers,
+            paper_curves(paper, folder),
+            epochs,
+            advance,
         )
         outcomes = run(list(EXPERIMENTS) if "all" in names else names, setup)
     for outcome in outcomes:

@@ -1,165 +1,234 @@
-"""``joint``: network and CRF trained together."""
+"""``joint`` and ``joint-voc``: network and CRF trained together, beside all cheaper ways to the same gain."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from fwcrf.apps.experiments.accuracy import accuracy, miou9
+from fwcrf.apps.experiments import benchmark as benchmarks
+from fwcrf.apps.experiments.benchmark import TEST, TRAIN, VAL, Benchmark
 from fwcrf.apps.experiments.claims import Claim
 from fwcrf.apps.experiments.figures import bars
-from fwcrf.apps.experiments.halves import TRAIN
-from fwcrf.apps.experiments.learning import PARAMETERS, Learning, Variant, mean_and_deviation
+from fwcrf.apps.experiments.joint_plans import (
+    BY_ADAM,
+    BY_PAPER,
+    NUM_STEPS,
+    PAPER,
+    RECIPES,
+    SOLVERS,
+    Plan,
+    Recipe,
+    Weights,
+    head_alone,
+    potts,
+    together,
+)
+from fwcrf.apps.experiments.joint_runs import Result, Runs, Task
+from fwcrf.apps.experiments.joint_scores import RADIUS, mean_iou
+from fwcrf.apps.experiments.learning import mean_and_deviation
 from fwcrf.apps.experiments.outcome import Finding, Outcome
 from fwcrf.apps.experiments.setup import Setup
+from fwcrf.apps.experiments.tables import Row
 from fwcrf.apps.experiments.verdict import Interval, above
 
-ALONE = Variant("CNN, trained on", None)
-L2FW = Variant("l2FW 1", {"solver": "l2fw", "noise": 0.01})
-METHODS = (
-    Variant("MF", {"solver": "mf", "noise": 0.01}),
-    Variant("eFW 0.7", {"solver": "efw", "settings": {"weight": 0.7}, "noise": 0.01}),
-    L2FW,
-)
-WEIGHTS = (0.5, 1.0, 2.0, 3.0)
-BEFORE, POTTS, FROM_POTTS = "CNN", "Potts, l2FW 1", "l2FW 1, from that Potts"
+CNN, PAPER_POTTS, TUNED_POTTS = "CNN", "Potts, paper", "Potts, tuned"
+PARAMETERS = ("network", "weights", "compatibility", "temperature")
+TUNE = Task("tuned")
 
-Counts = dict[str, list[Tensor]]  # confusion matrices (images, L, L) per run, by label
+Results = Mapping[str, Sequence[Result]]  # a result per seed, by label; one for a model without training
 
 
-def potts(weight: float) -> Variant:
-    """An untrained Potts CRF with five steps of l2FW, as in training."""
-    settings = {"solver": "l2fw", "compatibility": weight, "noise": 0.0, "skip": 0.0, "learnable": []}
-    return Variant(f"Potts {weight:g}", settings)
+def on_camvid(setup: Setup) -> Outcome:
+    return run(setup, "joint", benchmarks.camvid)
 
 
-def from_potts(weight: float) -> Variant:
-    """Training from that Potts CRF. The paper starts from weight 1; few steps do not get far from there."""
-    return Variant(FROM_POTTS, {"solver": "l2fw", "compatibility": weight, "noise": 0.01})
+def on_voc(setup: Setup) -> Outcome:
+    return run(setup, "joint-voc", benchmarks.voc)
 
 
-def chosen(learning: Learning) -> float:
-    """The best weight of the Potts model on the first half."""
+def run(setup: Setup, name: str, make: Callable[[Setup], Benchmark]) -> Outcome:
+    runs = Runs(setup, make)
+    missing = runs.without_features()
+    if missing:
+        setup.progress(f"features of {len(missing)} images", 0)
+    runs.complete(missing)
+    first = {CNN: Task("untrained", Plan(CNN)), PAPER_POTTS: Task("untrained", potts(PAPER, PAPER_POTTS))}
+    runs.complete([TUNE, *first.values()])
+    tuned = runs.weights(TUNE)
+    tasks = {label: [task] for label, task in first.items()} | listed(tuned, setup)
+    # Trainings before the rest, the longest first: both processes are busy to the end.
+    waiting = sorted((task for each in tasks.values() for task in each), key=_length, reverse=True)
+    tell_forecast(runs.forecast(waiting), setup)
+    runs.complete([task for task in waiting if task.kind != "potts_after"])
+    runs.complete(waiting)
+    found = {label: [runs.result(task) for task in each] for label, each in tasks.items()}
+    return outcome(name, runs.benchmark, setup, found, tuned)
 
-    def of(weight: float) -> float:
-        return accuracy(learning.untrained(potts(weight), half=TRAIN)).miou9
 
-    return max(WEIGHTS[1:3] if learning.setup.quick else WEIGHTS, key=of)
+def listed(tuned: Weights, setup: Setup) -> dict[str, list[Task]]:
+    """The tasks of all models besides the first two, by label, a task per seed if the seed matters."""
+    found = {TUNED_POTTS: [Task("untrained", potts(tuned, TUNED_POTTS))]}
+    for recipe in RECIPES:
+        head = head_alone(recipe)
+        found[head.label] = [Task("trained", head, seed) for seed in setup.seeds]
+        found[then_potts(head.label)] = [Task("potts_after", head, seed) for seed in setup.seeds]
+        for solver in list(SOLVERS)[: 3 if setup.quick else None]:
+            plan = together(solver, recipe, tuned)
+            seeds = setup.seeds if plan.has_matrices else (0,)
+            found[start_of(plan.label)] = [Task("untrained", plan, seed) for seed in seeds]
+            found[plan.label] = [Task("trained", plan, seed) for seed in setup.seeds]
+    return found
+
+
+def then_potts(label: str) -> str:
+    """The label of a network trained on, followed by a Potts CRF that is tuned for it."""
+    return f"{label}, then tuned Potts"
 
 
 def start_of(label: str) -> str:
-    """The label of a model before training: the CRF with its initial parameters."""
+    """The label of a model before its training."""
     return f"{label}, untrained"
 
 
-def run(setup: Setup) -> Outcome:
-    learning = Learning(setup)
-    weight = chosen(learning)
-    found: Counts = {BEFORE: [learning.untrained(ALONE)], POTTS: [learning.untrained(potts(weight))]}
-    moved: dict[str, list[dict[str, float]]] = {}
-    methods = [ALONE, *((L2FW,) if setup.quick else METHODS), from_potts(weight)]
-    for seed in setup.seeds:
-        for variant in methods:
-            if variant.crf is not None:
-                found.setdefault(start_of(variant.label), []).append(learning.untrained(variant, seed))
-            result = learning.train(variant, seed)
-            found.setdefault(variant.label, []).append(result.counts)
-            moved.setdefault(variant.label, []).append(result.moved)
-    rows, summary, means, deviations = [], [], {}, {}
+def _length(task: Task) -> int:
+    recipe = task.plan.recipe if task.plan else None
+    if task.kind != "trained" or recipe is None or task.plan is None:
+        return 0
+    return recipe.epochs * (1 if task.plan.solver is None else 10)
+
+
+def tell_forecast(seconds: Mapping[str, float], setup: Setup) -> None:
+    """Tell the expected minutes of all trainings that are not finished."""
+    for name, each in seconds.items():
+        setup.progress(f"forecast: {name}: {each / 60:.1f} minutes of one core", 0)
+    if seconds:
+        total = sum(seconds.values()) / 60
+        setup.progress(f"forecast: {total:.0f} minutes of one core for {len(seconds)} trainings", 0)
+
+
+# --- tables and verdicts ----------------------------------------------------------------------------
+
+
+def outcome(name: str, benchmark: Benchmark, setup: Setup, found: Results, tuned: Weights) -> Outcome:
+    """Rows per model and run, a summary per model, and the findings."""
+    rows = [
+        row_of(benchmark, label, number, result)
+        for label, each in found.items()
+        for number, result in enumerate(each)
+    ]
+    means, deviations, summary = {}, {}, []
     for label, each in found.items():
-        accuracies = [accuracy(counts) for counts in each]
-        changed = moved.get(label, [{}] * len(each))
-        rows += [
-            {"model": label, "run": number, "mIoU9": a.miou9, "mIoU18": a.miou18, "accuracy": a.pixels}
-            | {f"change of {name}": change.get(name) for name in PARAMETERS}
-            for number, (a, change) in enumerate(zip(accuracies, changed, strict=True))
-        ]
-        nine, eighteen = (
-            mean_and_deviation([getattr(a, m) for a in accuracies]) for m in ("miou9", "miou18")
-        )
-        means[label], deviations[label] = nine[0], nine[1] or 0.0
+        mine = [row for row in rows if row["model"] == label]
+        means[label], deviation = mean_and_deviation([float(row[benchmark.measure] or 0) for row in mine])
+        deviations[label] = deviation or 0.0
+        measures = [benchmark.measure, "accuracy", "boundary F", "trimap IoU"]
         summary.append(
-            {
-                "model": label, "runs": len(each), "mIoU9": nine[0], "deviation of mIoU9": nine[1],
-                "mIoU18": eighteen[0], "deviation of mIoU18": eighteen[1],
-            }
-            | {f"change of {name}": shown_change(changed, name) for name in PARAMETERS}
-        )  # fmt: skip
-    epochs = learning.config(L2FW, 0).epochs
+            {"model": label, "runs": len(each), f"deviation of {benchmark.measure}": deviation}
+            | {m: mean_and_deviation([float(row[m] or 0) for row in mine])[0] for m in measures}
+            | {f"change of {p}": shown_change(each, p) for p in PARAMETERS}
+        )
+    sizes = {split: len(benchmark.splits[split]) for split in (TRAIN, VAL, TEST)}
+    most = 1 if setup.quick else setup.epochs or 10**6
+    epochs = ", ".join(f"{min(r.epochs, most)} epochs by the recipe {r.name!r}" for r in RECIPES)
     return Outcome(
-        "joint",
-        "Network and CRF trained together",
-        f"Trained on the first half of val at {setup.side} pixels, {epochs} epochs, seeds "
-        f"{', '.join(map(str, setup.seeds))}; the backbone is frozen. Measured on the second half at this "
-        f"size, five steps. The Potts CRF has weight {weight:g}, the best on the first half. Changes are the "
-        "largest absolute ones of training. Intervals are over images, of the mean over seeds; another "
-        "training run may differ by more.",
+        name,
+        f"Network and CRF trained together on {benchmark.title}",
+        f"Trained on {sizes[TRAIN]} images, settings chosen on {sizes[VAL]}, measured on {sizes[TEST]}; "
+        f"{epochs}, two images a step, {NUM_STEPS} steps of the CRF, seeds "
+        f"{', '.join(map(str, setup.seeds))}. Only the network's head is trained. Tuned Potts: {tuned}. "
+        f"Trimaps have a radius of {RADIUS:g} px. Changes are the largest absolute ones of training. "
+        "Intervals are over images, of the mean over seeds; another training run may differ by more.",
         rows,
         summary,
-        bars("mIoU9 on the second half", {"mean": means}, "mIoU9, %", deviations),
-        [*findings(found, means), change(moved)],
+        bars(
+            f"{benchmark.measure}, {benchmark.title}", {"mean": means}, f"{benchmark.measure}, %", deviations
+        ),
+        findings(benchmark, found, means),
     )
 
 
-def shown_change(changed: Sequence[Mapping[str, float]], name: str) -> str | None:
+def row_of(benchmark: Benchmark, label: str, number: int, result: Result) -> Row:
+    scored, classes = result.scored, list(benchmark.counted)
+    names = benchmark.splits[TEST].classes.names
+    return {
+        "model": label, "run": number, benchmark.measure: scored.mean_iou(classes),
+        "accuracy": scored.accuracy(), "boundary F": scored.boundary_f(classes),
+        "trimap IoU": scored.trimap_iou(classes), "seconds of training": result.seconds or None,
+        "Potts": str(result.weights) if result.weights else None,
+    } | {
+        names[c]: None if math.isnan(value) else value for c, value in enumerate(scored.per_class())
+    } | {f"change of {name}": result.moved.get(name) for name in PARAMETERS}  # fmt: skip
+
+
+def shown_change(results: Sequence[Result], name: str) -> str | None:
     """The largest change over the runs; None if the model is not trained or has no such parameter."""
-    known = [each[name] for each in changed if name in each]
+    known = [each.moved[name] for each in results if name in each.moved]
     return f"{max(known):.3g}" if known else None
 
 
-def change(moved: Mapping[str, Sequence[Mapping[str, float]]]) -> Finding:
+def gain(benchmark: Benchmark, found: Results, labels: Sequence[str], others: Sequence[str]) -> Interval:
+    """The interval of the least difference in mean IoU between models and others, means over seeds."""
+
+    def of(shares: Tensor, label: str) -> Tensor:
+        each = [mean_iou(shares, result.scored.counts, benchmark.counted) for result in found[label]]
+        return torch.stack(each).mean(0)
+
+    def ahead(shares: Tensor) -> Tensor:
+        return torch.stack([of(shares, one) - of(shares, other) for one in labels for other in others])
+
+    return above(ahead, len(found[CNN][0].scored.counts))
+
+
+def findings(benchmark: Benchmark, found: Results, means: Mapping[str, float]) -> list[Finding]:
+    """A finding per claim, and the changes of parameters."""
+    prefix = benchmark.title.upper()
+
+    def judged(key: str, labels: Sequence[str], others: Sequence[str]) -> Finding:
+        shown = ", ".join(f"{label} {means[label]:.2f}" for label in (*labels, *others))
+        return Finding(
+            f"{benchmark.measure}: {shown}",
+            Claim[f"{prefix}_{key}"],
+            gain(benchmark, found, labels, others),
+        )
+
+    each = [judged("POTTS_ABOVE_CNN", [TUNED_POTTS], [CNN])]
+    each += [judged(f"{key}_ABOVE_POTTS", [joint("l2fw", r)], [TUNED_POTTS]) for key, r in _keys()]
+    each += [
+        judged(f"{key}_PAYS", [joint("l2fw", r)], [then_potts(head_alone(r).label)]) for key, r in _keys()
+    ]
+    each += [
+        judged(f"{key}_ABOVE_MF", [joint("l2fw", r), joint("efw", r)], [joint("mf", r)]) for key, r in _keys()
+    ]
+    rivals = [joint(s, BY_PAPER) for s in SOLVERS if s != "l2fw" and joint(s, BY_PAPER) in found]
+    each.append(judged("PAPER_BEST", [joint("l2fw", BY_PAPER)], rivals))
+    return [*each, training(benchmark, found, means), change(found)]
+
+
+def _keys() -> list[tuple[str, Recipe]]:
+    return [("PAPER", BY_PAPER), ("ADAM", BY_ADAM)]
+
+
+def joint(solver: str, recipe: Recipe) -> str:
+    """The label of a model that is trained together."""
+    return together(solver, recipe, PAPER).label
+
+
+def training(benchmark: Benchmark, found: Results, means: Mapping[str, float]) -> Finding:
+    """How much each training gains over its own start."""
+    starts = {label: start_of(label) for label in found if start_of(label) in found}
+    starts |= {head_alone(recipe).label: CNN for recipe in RECIPES}
+    words = [f"{label} {means[label] - means[start]:+.2f}" for label, start in starts.items()]
+    return Finding(f"training changes {benchmark.measure} by: {'; '.join(words)}")
+
+
+def change(found: Results) -> Finding:
     words = [
         f"{label} "
         + ", ".join(f"{name} by {amount}" for name in PARAMETERS if (amount := shown_change(each, name)))
-        for label, each in moved.items()
+        for label, each in found.items()
+        if each[0].moved
     ]
     return Finding(f"the largest changes of parameters in training are: {'; '.join(words)}")
-
-
-def gain(found: Counts, label: str, *others: str) -> Interval:
-    """The interval of mIoU9 of a model minus mIoU9 of other models, means over runs."""
-
-    def of(shares: Tensor, label: str) -> Tensor:
-        return torch.stack([miou9(shares, counts) for counts in found[label]]).mean(0)
-
-    def ahead(shares: Tensor) -> Tensor:
-        return of(shares, label) - torch.stack([of(shares, other) for other in others])
-
-    return above(ahead, len(found[label][0]))
-
-
-def findings(found: Counts, means: Mapping[str, float]) -> list[Finding]:
-    trained = {v.label: means[v.label] for v in METHODS if v.label in means}
-    alone, averaged, further = (means[label] for label in (ALONE.label, L2FW.label, FROM_POTTS))
-    start = means[start_of(L2FW.label)]
-    further_start = means[start_of(FROM_POTTS)]
-    each = [
-        Finding(
-            f"the CNN alone has mIoU9 {means[BEFORE]:.2f}, with an untrained Potts CRF {means[POTTS]:.2f}",
-            Claim.POTTS_ABOVE_CNN,
-            gain(found, POTTS, BEFORE),
-        ),
-        Finding(
-            f"mIoU9 is {start:.2f} untrained and {averaged:.2f} trained, the Potts CRF has "
-            f"{means[POTTS]:.2f}",
-            Claim.JOINT_ABOVE_POTTS,
-            gain(found, L2FW.label, POTTS),
-        ),
-        Finding(
-            f"mIoU9 is {further_start:.2f} untrained and {further:.2f} trained, the Potts CRF has "
-            f"{means[POTTS]:.2f}",
-            Claim.JOINT_FROM_POTTS,
-            gain(found, FROM_POTTS, POTTS),
-        ),
-        Finding(
-            f"the CNN trained on without a CRF has mIoU9 {alone:.2f}; to that the CRF adds "
-            f"{averaged - alone:+.2f} from the paper's start and {further - alone:+.2f} from the Potts CRF"
-        ),
-    ]
-    others = [label for label in trained if label != L2FW.label]
-    if others:
-        shown = ", ".join(f"{label} {value:.2f}" for label, value in trained.items())
-        each.append(Finding(f"mIoU9: {shown}", Claim.BEST_IN_TRAINING, gain(found, L2FW.label, *others)))
-    return each

@@ -27,7 +27,8 @@ EXPERIMENTS: dict[str, Callable[[Setup], Outcome]] = {
     "tune": tune.run,
     "potts-miou": potts_miou.run,
     "fw-fails": fw_fails.run,
-    "joint": joint.run,
+    "joint": joint.on_camvid,
+    "joint-voc": joint.on_voc,
     "per-class": per_class.run,
     "trainable": trainable.run,
 }

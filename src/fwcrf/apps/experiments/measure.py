@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,7 @@ def complete(setup: Setup, runs: Mapping[str, Sequence[Run]]) -> None:
         todo = [(name, list(each)) for name, each in runs.items() if _missing(job, name, each)]
         if todo:
             setup.progress(f"{len(runs)} images, of which {len(runs) - len(todo)} are done", 0)
-        for number, answer in _answers(job, todo, setup.num_workers):
+        for number, answer in answers(job, todo, setup.num_workers):
             if isinstance(answer, Failure):
                 raise FileError(f"{todo[number][0]}: {answer.message}")
             setup.progress(f"{todo[number][0]}: {answer} runs")
@@ -99,7 +99,10 @@ def _missing(job: Job, name: str, runs: Sequence[Run]) -> bool:
     return any(is_missing(run, kept) for run in runs)
 
 
-def _answers(job: Job, todo: list[tuple[str, list[Run]]], num_workers: int | None):
+def answers(
+    job: Callable[[Any], Any], todo: Sequence[Any], num_workers: int | None
+) -> Iterator[tuple[int, Any]]:
+    """Yield (index, result or ``Failure``) of each item, from single-threaded processes or this process."""
     workers = min(num_workers or processors(), len(todo))
     if workers <= 1:
         yield from ((number, attempt(job, task)) for number, task in enumerate(todo))

@@ -24,6 +24,7 @@ class Setup:
     quick: bool = False
     num_workers: int | None = None  # None: one per processor
     paper: Path | None = None  # CSV file of the paper's curves
+    epochs: int | None = None  # the largest number of epochs in joint; None: as many as a recipe has
     progress: Callable[..., None] = field(default=lambda *_, **__: None, compare=False)
 
     @property

@@ -63,8 +63,8 @@ def run(setup: Setup) -> Outcome:
     return Outcome(
         "trainable",
         "Steps and lambda, fixed or learned",
-        f"Trained as in joint, {learning.config(variant('l2fw', next(iter(SETTINGS))), 0).epochs} epochs at "
-        f"{setup.side} pixels, seed {setup.seeds[0]}.",
+        f"Trained as in per-class, {learning.config(variant('l2fw', next(iter(SETTINGS))), 0).epochs} epochs "
+        f"at {setup.side} pixels, seed {setup.seeds[0]}.",
         rows,
         rows,
         bars("mIoU9 on the second half", values, "mIoU9, %"),

@@ -70,7 +70,10 @@ class ESPNet(nn.Module):
 
     def features(self, x: Tensor) -> Tensor:
         """Input of the last layer at half the resolution, for images with blue first."""
-        half, quarter, classes = self.encoder(x)
+        return self.decoded(*self.encoder(x))
+
+    def decoded(self, half: Tensor, quarter: Tensor, classes: Tensor) -> Tensor:
+        """Input of the last layer, from the three outputs of the encoder."""
         up = self.up_l3(self.br(classes))
         up = self.up_l2(self.combine_l2_l3(torch.cat([self.level3_C(quarter), up], 1)))
         return self.conv(torch.cat([up, half], 1))

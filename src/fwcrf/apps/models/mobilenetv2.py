@@ -157,17 +157,30 @@ class DeepLabv3MobileNetV2(nn.Module):
 
     def scores(self, x: Tensor) -> Tensor:
         """The logits on the coarse grid of ``ceil((H - 1) / 8) + 1`` rows."""
+        return self.head(self.backbone(self.padded(x)), (x.shape[-2], x.shape[-1]))
+
+    def padded(self, x: Tensor) -> Tensor:
+        """The input of the backbone: images padded below and to the right."""
         height, width = x.shape[-2:]
-        grid = tuple(-(-(size - 1) // STRIDE) + 1 for size in (height, width))
-        rows, columns = (STRIDE * (max(g, self._least) - 1) + 1 for g in grid)
-        features = self.backbone(F.pad(x, (0, columns - width, 0, rows - height)))
+        rows, columns = (STRIDE * (max(g, self._least) - 1) + 1 for g in _grid((height, width)))
+        return F.pad(x, (0, columns - width, 0, rows - height))
+
+    def head(self, features: Tensor, size: tuple[int, int]) -> Tensor:
+        """The logits on the coarse grid of ``ceil((H - 1) / 8) + 1`` rows, from features of the backbone."""
         pooled = self.image_pooling(features.mean((2, 3), keepdim=True)).expand(-1, -1, *features.shape[-2:])
         fused = self.concat_projection(torch.cat([pooled, self.aspp0(features)], 1))
-        return self.logits(fused)[..., : grid[0], : grid[1]]
+        rows, columns = _grid(size)
+        return self.logits(fused)[..., :rows, :columns]
 
     @property
     def _least(self) -> int:
         return 1 if self.canvas is None else -(-(self.canvas - 1) // STRIDE) + 1
+
+
+def _grid(size: tuple[int, int]) -> tuple[int, int]:
+    """Rows and columns of the coarse grid of an image."""
+    rows, columns = (-(-(length - 1) // STRIDE) + 1 for length in size)
+    return rows, columns
 
 
 def published(path: str | Path, *, canvas: int | None = None) -> DeepLabv3MobileNetV2:
