@@ -29,17 +29,21 @@ def contrast(image: np.ndarray, labels: np.ndarray) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--photograph", default="rocket", choices=examples.NAMES)
-    parser.add_argument("--solver", default="l2fw", choices=fwcrf.solvers.names())
-    parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--preset", default="default", choices=fwcrf.presets.names())
+    parser.add_argument("--solver", choices=fwcrf.solvers.names(), help="default: the preset's")
+    parser.add_argument("--steps", type=int, help="default: the preset's")
     parser.add_argument("-o", "--output", type=Path, default=Path("demo-output/refined.png"))
     args = parser.parse_args()
 
     image, logits, names = examples.load(args.photograph)
     before = logits.argmax(-1)
-    after = fwcrf.refine(image, logits, from_logits=True, solver=args.solver, num_steps=args.steps)
+    given = {name: v for name, v in (("solver", args.solver), ("num_steps", args.steps)) if v is not None}
+    after = fwcrf.refine(image, logits, from_logits=True, preset=args.preset, **given)
 
     size = " x ".join(map(str, before.shape))
-    print(f"{args.photograph}: {size} pixels, {len(names)} labels, {args.steps} steps of {args.solver}")
+    preset = fwcrf.presets.get(args.preset)
+    steps, solver = given.get("num_steps", preset.num_steps), given.get("solver", preset.solver["name"])
+    print(f"{args.photograph}: {size} pixels, {len(names)} labels, {steps} steps of {solver}")
     print(f"\n{'':28}{'network':>10}{'refined':>10}")
     for label in np.union1d(before, after):
         counts = [np.count_nonzero(labels == label) for labels in (before, after)]

@@ -28,7 +28,8 @@ def example(monkeypatch, capsys):
 
 def test_refine_photograph_moves_borders_to_edges_and_draws(example, tmp_path):
     picture = tmp_path / "out" / "refined.png"
-    printed = example("refine_photograph.py", "--photograph", "camera", "--steps", 4, "-o", picture)
+    printed = example("refine_photograph.py", "--photograph", "camera", "-o", picture)
+    assert "5 steps of l2fw" in printed  # the default's
     before, after = map(float, re.search(r"across borders +(\S+) +(\S+)", printed).groups())
     assert after > 1.5 * before
     counts = re.findall(r"^pixels of .* (\d+) +(\d+)$", printed, re.MULTILINE)

@@ -1,6 +1,6 @@
 """A program as users with a strict type checker write it: ``make check`` finds no unknown type in it."""
 
-# pyright: strict
+# pyright: strict, reportUnnecessaryTypeIgnoreComment=true
 
 import inspect
 from collections.abc import Callable
@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from PIL import Image
 from typing_extensions import assert_type
 
 import fwcrf
@@ -47,6 +48,15 @@ def test_a_program_of_known_types_runs(tmp_path: Path) -> None:
     mrf = fwcrf.SparseMRF(torch.rand(6, 2), edges, fwcrf.graphs.Potts(weight))
     fwcrf.write_uai(tmp_path / "model.uai", mrf)
     assert fwcrf.read_uai(tmp_path / "model.uai").unary.shape == (6, 2)
+
+
+def test_refine_takes_images_of_known_types() -> None:
+    scores = np.full((6, 7, 3), 1 / 3, np.float32)
+    for image in (np.zeros((6, 7, 3), np.uint8), torch.zeros(3, 6, 7), Image.new("RGB", (7, 6))):
+        assert fwcrf.refine(image, scores, num_steps=0).shape == (6, 7)
+    for wrong in ("photograph.png", 3, [[1, 2], [3, 4]]):
+        with pytest.raises(TypeError, match="image is a"):
+            fwcrf.refine(wrong, scores)  # pyright: ignore
 
 
 def test_refine_returns_the_type_that_it_is_given() -> None:

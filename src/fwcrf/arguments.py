@@ -7,7 +7,7 @@ compares names and types.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, Protocol, TypedDict, TypeVar
 
 from numpy.typing import NDArray
 from torch import Tensor
@@ -21,6 +21,28 @@ from fwcrf.solvers import Solver
 
 # The type of the scores, which is that of the labels too.
 Array = TypeVar("Array", NDArray[Any], Tensor)
+
+
+class Sliced(Protocol):
+    """An array on disk, such as of Zarr or HDF5: a shape, a dtype and slices."""
+
+    @property
+    def shape(self) -> Sequence[int]: ...
+
+    @property
+    def dtype(self) -> Any: ...
+
+    def __getitem__(self, index: Any, /) -> Any: ...
+
+
+class Convertible(Protocol):
+    """An object that numpy reads without a copy, such as an image of Pillow."""
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]: ...
+
+
+ImageLike = NDArray[Any] | Tensor | Sliced | Convertible
 
 
 class PointArguments(TypedDict, total=False):

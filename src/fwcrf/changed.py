@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -111,7 +112,9 @@ def check_reach(influence: float, confidence: float | None, logits: Parts) -> No
     if confidence is not None:
         most = float(torch.sigmoid(torch.tensor(influence, dtype=torch.float64, device="cpu")))
         why = f"from_labels={confidence:g} puts the given label ahead by {least:.3g}"
-        remedy = f"Pass a confidence below {most:.2g}, such as from_labels=0.7"
+        below = math.floor(1000 * most) / 1000
+        such = 0.7 if below > 0.7 else (0.5 + below) / 2
+        remedy = f"Pass a confidence below {below:g}, such as from_labels={such:.3g}"
     else:
         why = f"the best label of each pixel is ahead by at least {least:.3g} in its logits"
         remedy = "Divide logits by a temperature of 2 or more"

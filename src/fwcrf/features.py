@@ -36,6 +36,10 @@ _BETWEEN_WHOLE = 0.3
 # Colour bandwidths up to this are for values of 0 to 255; scaled to them, fewer than two grey levels are a
 # mistake.
 _FOR_BYTES, _GREY_LEVELS = 64.0, 2.0
+# Images that were normalised for a network have values up to this.
+_NORMALISED = 8.0
+# Pixels, grey levels and weight of the default's bilateral kernel, for remedies.
+MEASURED = 80.0, 6.0, 2.4
 
 
 def pixels(
@@ -178,23 +182,34 @@ def check_units(values: Callable[[], Tensor], kind: str, color: Sequence[float],
         if sample.numel() == 0:
             return
         low, high = (float(v) for v in sample.aminmax())
-    if kind == "f" and 0 < high - low <= min(color):
+    span = high - low
+    # Values of a network's input, 0 to 1 or normalised, in up to three channels.
+    small = len(color) <= 3 and max(-low, high) <= _NORMALISED and min(color) > span / 2
+    if kind == "f" and span > 0 and (span <= min(color) or small):
+        unit = 1.0 if low >= 0 and high <= 1 else span
         warn_caller(
             f"{name} has values from {low:.3g} to {high:.3g}, and the colour bandwidth is {min(color):g}: "
-            "no two values are further apart than that, so that the kernel sees no edge. Bandwidths are in "
-            "the units of the data: pass values from 0 to 255, or for 0 to 1 a bandwidth such as "
-            f"color={13 / 255:.2f}."
+            f"no two values are further apart than {span / min(color):.2g} bandwidths, so that the kernel "
+            "sees hardly an edge. Bandwidths are in the units of the data: pass values from 0 to 255, or "
+            f"{_measured(unit)}."
         )
-    elif kind != "f" and high - low > 1 and max(color) < _BETWEEN_WHOLE:
+    elif kind != "f" and span > 1 and max(color) < _BETWEEN_WHOLE:
         warn_caller(
             f"{name} has whole numbers from {low:g} to {high:g}, and the colour bandwidth is "
             f"{max(color):g}: only equal values are neighbours. Bandwidths are in the units of the data: "
-            "color=13 is usual for 0 to 255."
+            f"pass {_measured(255.0 if high <= 255 else high)}."
         )
     elif low >= 0 and high > 255 and max(color) <= _FOR_BYTES and 255 * max(color) < _GREY_LEVELS * high:
         # Signed values, as of CT, have units of their own.
         warn_caller(
             f"{name} has values up to {high:g}, and the colour bandwidth is {max(color):g}, which is meant "
             "for values from 0 to 255: hardly any two pixels are alike. Bandwidths are in the units of the "
-            f"data: pass {name} * {255 / high:.3g}, or a bandwidth such as color={13 / 255 * high:.3g}."
+            f"data: pass {name} * {255 / high:.3g}, or {_measured(high)}."
         )
+
+
+def _measured(unit: float) -> str:
+    """A bandwidth of the default for values of which ``unit`` are 255 grey levels, and its kernel."""
+    xy, color, weight = MEASURED
+    scaled = f"{color / 255 * unit:.3g}"
+    return f"a bandwidth such as color={scaled}, that of the default: Bilateral({xy:g}, {scaled}, {weight:g})"

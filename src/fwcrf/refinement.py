@@ -52,7 +52,7 @@ from fwcrf.torch_ops.simplex import softmax
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from fwcrf.arguments import Array, ImageArguments
+    from fwcrf.arguments import Array, ImageArguments, ImageLike
 
 log: logging.Logger = logging.getLogger("fwcrf")
 log.addHandler(logging.NullHandler())
@@ -71,7 +71,7 @@ _MOST_COLOURS, _SLICES = 4, 8
 
 @overload
 def refine(
-    image: Any,
+    image: ImageLike,
     probabilities: Array,
     *,
     return_probabilities: Literal[False] = False,
@@ -79,15 +79,23 @@ def refine(
 ) -> Array: ...
 @overload
 def refine(
-    image: Any, probabilities: Array, *, return_probabilities: Literal[True], **more: Unpack[ImageArguments]
+    image: ImageLike,
+    probabilities: Array,
+    *,
+    return_probabilities: Literal[True],
+    **more: Unpack[ImageArguments],
 ) -> tuple[Array, Array]: ...
 @overload
 def refine(
-    image: Any, probabilities: Any, *, return_probabilities: bool = False, **more: Unpack[ImageArguments]
+    image: ImageLike,
+    probabilities: Any,
+    *,
+    return_probabilities: bool = False,
+    **more: Unpack[ImageArguments],
 ) -> Any: ...
 @with_memory_errors
 def refine(
-    image: Any,
+    image: ImageLike,
     probabilities: Any,
     *,
     preset: str | Preset | None = None,

@@ -11,6 +11,7 @@ from refine_scenes import photograph, probabilities
 from shared_data import ROOT, needs
 
 import fwcrf
+from fwcrf.features import MEASURED
 from fwcrf.inputs.arrays import check_label_axis, locate
 from fwcrf.kernels import Bilateral, Spatial
 
@@ -63,7 +64,8 @@ def test_bandwidths_for_bytes_with_more_bits(image):
     (message,) = refine(DEEP[image])
     assert "colour bandwidth is 13, which is meant for values from 0 to 255" in message
     most = DEEP[image].max()
-    assert f"pass image * {255 / most:.3g}, or a bandwidth such as color={13 / 255 * most:.3g}." in message
+    assert f"pass image * {255 / most:.3g}, or a bandwidth such as color={6 / 255 * most:.3g}, th" in message
+    assert message.endswith(f"Bilateral(80, {6 / 255 * most:.3g}, 2.4).")
     scaled = DEEP[image] * (255 / most)
     assert refine(scaled) == []
     assert refine(DEEP[image], kernels=[Bilateral(8, 13 / 255 * float(most))]) == []
@@ -80,10 +82,24 @@ def test_sensible_units_get_no_warning(image):
 NORMALISED = (IMAGE / np.float32(255) - np.float32(0.45)) / np.float32(0.22)
 
 
-@pytest.mark.parametrize("image", [IMAGE / np.float32(255), NORMALISED], ids=["0 to 1", "normalised"])
-def test_a_layer_with_images_in_other_units_warns_once(image):
+def test_remedies_name_the_kernel_of_the_default():
+    kernel = fwcrf.presets.get("default").kernels[1]
+    assert kernel == {"kind": "bilateral", **dict(zip(("xy", "color", "weight"), MEASURED, strict=True))}
+
+
+@pytest.mark.parametrize(
+    ("image", "unit"),
+    [(IMAGE / np.float32(255), 1), (NORMALISED, np.ptp(NORMALISED))],
+    ids=["0 to 1", "norm"],
+)
+def test_a_layer_with_images_in_other_units_warns_once(image, unit):
     (message,) = layer(image, np.log(P))
-    assert "the kernel sees no edge" in message and "color=0.05" in message
+    assert "the kernel sees hardly an edge" in message
+    assert f"color={6 / 255 * unit:.3g}, that of the default" in message
+    own = [Bilateral(8, 0.6 * unit)]  # less than the range, and more than half of it
+    assert "hardly an edge" in refine(image, kernels=own)[0] and layer(image, np.log(P), kernels=own)
+    assert refine(image, kernels=[Bilateral(8, 0.4 * unit)]) == []
+    assert refine(100 * image, kernels=[Bilateral(8, 60 * unit)]) == []  # dark, but no network's input
     assert refine(image) == [message]
     assert layer(image, np.log(P), kernels=[Spatial(2), Bilateral(8, 13 / 255)]) == []
 
@@ -105,6 +121,14 @@ def test_probabilities_passed_as_logits(dtype):
     assert message in warned(
         lambda: fwcrf.refine_points(points, None, p.reshape(-1, 3)[:50], from_logits=True)
     )
+
+
+def test_rounded_probabilities_passed_as_logits():
+    p = np.random.default_rng(0).dirichlet(np.ones(21), IMAGE.shape[:2]).round(2)
+    assert np.abs(p.sum(-1) - 1).max() > 0.02
+    (message,) = refine(p=p, from_logits=True)
+    assert "as probabilities do" in message
+    assert refine(p=3 * p, from_logits=True) == refine(p=p - 0.1, from_logits=True) == []
 
 
 def test_one_probability_per_pixel_passed_as_logits():
@@ -136,6 +160,10 @@ def test_a_confidence_at_which_no_pixel_can_change():
     (message,) = refine(p=LABELS, from_labels=0.95)
     assert "none could: from_labels=0.95 puts the given label ahead by 2.94, and the kernels weigh" in message
     assert "at most about 2 together. Pass a confidence below 0.88, such as from_labels=0.7" in message
+    (message,) = refine(p=LABELS, from_labels=0.94, kernels=None)
+    assert "Pass a confidence below 0.937, such as" in message
+    (message,) = refine(p=LABELS, from_labels=0.7, kernels=[Spatial(2, weight=0.4)])
+    assert "Pass a confidence below 0.598, such as from_labels=0.549" in message
     assert refine(p=LABELS, from_labels=0.7) == []
     assert refine(p=LABELS, from_labels=0.95, kernels=[Bilateral(8, 13, weight=4.0)]) == []
     assert refine(p=LABELS, from_labels=0.95, num_steps=0) == []
@@ -239,6 +267,11 @@ def test_labels_first_are_refused_for_photographs_of_usual_proportions(image, sh
     assert verdict(image, shape, 2, told=True) == "refuses"
     assert verdict(image, shape, 2, num_labels=shape[2]) == "fits"  # the user knows their number
     assert verdict(image, shape, 0) == "fits"
+
+
+def test_slices_of_a_volume_that_are_taken_for_channels_are_named():
+    with pytest.raises(ValueError, match="If they are the slices of a volume, pass spatial_dims=3"):
+        fwcrf.refine(torch.zeros(16, 20, 26), torch.full((16, 3, 20, 26), 1 / 3))
 
 
 def test_two_axes_that_may_have_the_labels_are_both_named():

@@ -33,6 +33,8 @@ from fwcrf.torch_ops.native import LARGEST, warn_caller
 CONFIDENCE = 0.7
 _LEAST = 1e-8
 _SUM_TOLERANCE = 1e-3
+# The largest error of a probability that is rounded to two digits.
+_ROUNDED = 0.005
 # A share below which labels are equally rare.
 _FLOOR = 0.01
 
@@ -316,8 +318,10 @@ def check_logits(logits: Located) -> None:
     if logits.channels in (None, 1):
         found = f"from {low:.3g} to {high:.3g}" if 0 <= low < high <= 1 else None
     else:
-        tolerance = max(_SUM_TOLERANCE, _resolution(logits.array))
-        sums_to_one = low >= 0 and bool(((values.sum(-1) - 1).abs() <= tolerance).all())
+        tolerance = max(_SUM_TOLERANCE, _resolution(logits.array), 1.01 * _ROUNDED * values.shape[-1])
+        sums_to_one = 0 <= low < high <= 1 + _SUM_TOLERANCE and bool(
+            ((values.sum(-1) - 1).abs() <= tolerance).all()
+        )
         found = "that are not negative and sum to 1 over the labels" if sums_to_one else None
     if found is not None:
         warn_caller(

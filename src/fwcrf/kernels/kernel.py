@@ -149,11 +149,12 @@ class Kernel(ABC):
         if "color" not in (found := self.bandwidths()):
             return
         if self.image_method == "lattice" and self.num_features(axes, channels) > MAX_DIMENSION:
+            volume = "If they are the slices of a volume, pass spatial_dims=3. " if name == "image" else ""
             raise ValueError(
                 f"{name} has shape {tuple(shape)}, which is {channels} channels; expected at most "
                 f"{MAX_DIMENSION - axes} beside {axes} positions. Channels are on the last axis of a numpy "
-                "array (or pass channel_axis=), and before the grid in a torch tensor. If there are so many, "
-                "reduce them, by principal components for example."
+                f"array (or pass channel_axis=), and before the grid in a torch tensor. {volume}If there are "
+                "so many, reduce them, by principal components for example."
             )
         check_units(sample, kind, bandwidths(found["color"], channels, "color"), name)
 

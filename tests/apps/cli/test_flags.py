@@ -123,7 +123,13 @@ CASES = {
     "sums, remedy": (IMAGE, 2 * P, "", 0, "if the labels are on another axis, pass --label-axis."),
     "probabilities": (IMAGE, P, "--from logits", 0, "Expected logits: pass probabilities with --from probab"),
     "confidence": (IMAGE, LABELS, "--confidence 0.99", 0, "none could: --from labels --confidence 0.99 puts"),
-    "depth": (DEEP, P, "", 0, "or a bandwidth such as --bilateral 80 3.34e+03 1."),
+    "depth": (
+        DEEP,
+        P,
+        "",
+        0,
+        "pass a bandwidth such as that of the default: --preset default --bilateral 80 1.54e+03 2.4.",
+    ),
     "zeros": (
         IMAGE,
         np.where(P < 0.1, 0, P),

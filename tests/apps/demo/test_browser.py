@@ -199,6 +199,62 @@ def test_drawing_by_keyboard_and_scores_from_a_file(page, tmp_path):
     assert (found != first).any()
 
 
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 664)])
+def test_the_place_of_scores_and_the_balance(browser, address, tmp_path, width, height):
+    phone = width < 500
+    context = browser.new_context(
+        viewport={"width": width, "height": height}, has_touch=phone, is_mobile=phone
+    )
+    page = context.new_page()
+    page.set_default_timeout(60_000)
+    asked = []
+    page.on("request", lambda one: asked.append(one.post_data_json) if "/api/solve" in one.url else None)
+    page.goto(address)
+    page.locator("#pictures [aria-pressed=true]").wait_for()
+    scores = np.random.default_rng(0).dirichlet([1, 1, 1], (8, 11))
+    (tmp_path / "own.png").write_bytes(png(two_halves(60, 84)))
+    (tmp_path / "scores.npy").write_bytes(npy(scores))
+    page.locator("#picture-file").set_input_files(tmp_path / "own.png")
+    page.locator("#message").get_by_text("two labels").wait_for()
+    page.get_by_text("File", exact=True).click()
+    before = answers(page)
+    page.locator("#scores-file").set_input_files(tmp_path / "scores.npy")
+    wait_for_answer(page, before)
+    shown = {"centers": pixels(page, "alone")}
+    for align in ("corners", "8,0"):
+        before = answers(page)
+        page.locator("#align").fill(align)
+        page.locator("#align").press("Enter")
+        wait_for_answer(page, before)
+        shown[align] = pixels(page, "alone")
+    assert (shown["centers"] != shown["corners"]).any() and (shown["corners"] != shown["8,0"]).any()
+    colours = [shown["8,0"][8 * y, 8 * x] for y, x in np.ndindex(8, 11)]
+    labels = scores.argmax(-1).ravel()
+    for label in range(3):  # samples lie at every eighth pixel, and each label has one colour
+        assert len({tuple(c) for c, one in zip(colours, labels, strict=True) if one == label}) == 1
+    page.locator("#align").fill("5,0")
+    page.locator("#align").press("Enter")
+    page.locator("#message").get_by_text("stride 5 and offset 0").wait_for()
+    before = answers(page)
+    page.locator("#align").fill("8,0")
+    page.locator("#align").press("Enter")
+    wait_for_answer(page, before)
+
+    assert asked[-1]["balance"] == 0.3
+    before = answers(page)
+    page.locator("#balance").press("End")
+    wait_for_answer(page, before)
+    assert asked[-1]["balance"] == 1
+    found = page.evaluate(SMALL)
+    assert found["outside"] == [] and found["clipped"] == []
+    box = page.locator("#align").bounding_box()
+    assert box["width"] > 100 and box["height"] >= (40 if phone else 25)
+    page.locator("#h-scores").scroll_into_view_if_needed()
+    ARTEFACTS.mkdir(exist_ok=True)
+    page.screenshot(path=ARTEFACTS / f"demo-place-{width}.png")
+    context.close()
+
+
 def test_of_two_pictures_chosen_in_a_row_the_last_is_shown(page, monkeypatch):
     wait_for_answer(page, 0)
     read = demo_app.pictures.bundled

@@ -134,6 +134,8 @@ def tune(
 def _summary(tuned: Tuned, seed: int) -> str:
     import math
 
+    from fwcrf.apps.tuning.parameters import at_limits, ranges
+
     found, limits = tuned.choice, tuned.limits
     difference = 100 * (found.miou - found.miou_start)
     lines = [
@@ -146,6 +148,13 @@ def _summary(tuned: Tuned, seed: int) -> str:
     ]
     if found.reason:
         lines.append(f"The start is kept: {found.reason}.")
+        highest = max(tuned.trials, key=lambda trial: trial.score)
+        beyond = at_limits(highest.point, ranges(tuned.trials[0].point))
+        if beyond:
+            lines.append(
+                f"The trial with the highest mean IoU, which is not chosen, is at a limit of the search: "
+                f"{', '.join(beyond)}. A start closer to it is worth a search: {_point_text(highest.point)}."
+            )
     else:
         lines.append(f"chosen                     {_point_text(tuned.best.point)}")
     if limits:

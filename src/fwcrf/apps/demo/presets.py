@@ -1,7 +1,7 @@
 """Presets of the page: settings of ``fwcrf.refine`` by name, as values of the page's controls.
 
-The controls are a solver, its lambda, the number of steps, and the weights and bandwidths of a spatial and a
-bilateral kernel. Settings without a control keep the value of the preset.
+The controls are a solver, its lambda, the number of steps, the balance, and the weights and bandwidths of a
+spatial and a bilateral kernel. Settings without a control keep the value of the preset.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ SOLVERS = {
 WITH_LAMBDA = ("l2fw", "efw", "tsallis-fw", "mixed-fw")
 
 _KINDS = {"spatial": Spatial, "bilateral": Bilateral}
-_WITHOUT_CONTROL = ("compatibility", "self_edges", "balance")
-_TAKEN = ("kernels", "solver", "num_steps", *_WITHOUT_CONTROL)
+_WITHOUT_CONTROL = ("compatibility", "self_edges")
+_TAKEN = ("kernels", "solver", "num_steps", "balance", *_WITHOUT_CONTROL)
 
 
 def arguments(name: str) -> dict[str, Any]:
@@ -65,6 +65,7 @@ def controls(name: str) -> Mapping[str, Any]:
         "solver": solver,
         "weight": weight or 1.0,
         "num_steps": given["num_steps"],
+        "balance": float(given["balance"]),
         **{
             kind: {part: float(getattr(kinds[kind], part)) for part in parts}
             for kind, parts in KERNELS.items()

@@ -19,6 +19,7 @@ LABELS = (2, 21)
 BOUNDS: dict[str, tuple[float, float]] = {
     "weight": (0.01, 10.0),
     "num_steps": (1, 50),
+    "balance": (0.0, 1.0),
     "trust": (0.05, 0.99),
     "bilateral.xy": (5.0, 200.0),
     "bilateral.color": (3.0, 80.0),
@@ -42,6 +43,7 @@ class Request:
     solver: str
     weight: float
     num_steps: int
+    balance: float
     bilateral: Mapping[str, float]
     spatial: Mapping[str, float]
     preset: str = "default"
@@ -68,7 +70,7 @@ class Request:
         if not isinstance(preset, str) or preset not in known:
             raise ValueError(f"preset {str(preset)[:40]!r} is not known; expected {', '.join(known)}.")
         given = {**presets.controls(preset), **values}
-        for name in ("weight", "num_steps", "trust"):
+        for name in ("weight", "num_steps", "balance", "trust"):
             if name in given:
                 given[name] = _number(name, given[name])
         if "num_steps" in given:

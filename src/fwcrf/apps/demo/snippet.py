@@ -63,6 +63,7 @@ def snippet(result: Result, *, mask: str = "mask.png") -> str:
         "    scores,",
         f"    solver=fwcrf.solvers.get({', '.join([repr(request.solver), *_settings(request)])}),",
         f"    num_steps={request.num_steps},",
+        f"    balance={request.balance!r},",
         f"    kernels=[{', '.join(map(_kernel, kernels))}],",
         *(f"    {argument}," for argument in arguments),
         ")",

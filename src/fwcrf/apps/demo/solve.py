@@ -57,10 +57,10 @@ def answer(session: Session, request: Request, stale: Callable[[], bool]) -> Ite
         operators, weights = _operators(session, request, picture)
         unary = unary_from_logits(Known(None, None, scribbles).constrain(logits))
         model = presets.arguments(request.preset)
-        if model["balance"]:
+        if request.balance:
             grid = picture.values.shape[:2]
             some = logits.unflatten(0, grid)[sample(slice(0, size) for size in grid)]
-            unary -= model["balance"] * (rarity(some.flatten(0, 1)) if given is None else given.rarity)
+            unary -= request.balance * (rarity(some.flatten(0, 1)) if given is None else given.rarity)
         potts = {"compat": model["compatibility"], "self_edges": model["self_edges"]}
 
         def energy_of(unary: Tensor) -> Energy:

@@ -22,6 +22,7 @@ const current = () => ({
   solver: $("solver").value,
   weight: get("weight"),
   num_steps: get("num_steps"),
+  balance: get("balance"),
   bilateral: { xy: get("bilateral-xy"), color: get("bilateral-color"), weight: get("bilateral-weight") },
   spatial: { xy: get("spatial-xy"), weight: get("spatial-weight") },
 });

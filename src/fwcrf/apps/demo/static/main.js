@@ -183,7 +183,7 @@ async function sendScores() {
   const [file] = $("scores-file").files;
   if (!file) return;
   await attempt(async () => {
-    const found = await server.sendScores(file, $("kind").value);
+    const found = await server.sendScores(file, $("kind").value, $("align").value.trim());
     state.sources.file = source(found.num_labels);
     $("file-note").textContent = [`${file.name}: ${found.kind}, ${found.num_labels} labels.`, ...found.notes].join(" ");
     showSource();
@@ -233,7 +233,7 @@ function listen() {
     if (file) await choose(() => server.sendPicture(file), null);
   }));
   $("scores-file").addEventListener("change", sendScores);
-  $("kind").addEventListener("change", sendScores);
+  for (const id of ["kind", "align"]) $(id).addEventListener("change", sendScores);
   $("get-mask").addEventListener("click", () => save("/api/mask", "mask.png"));
   $("get-snippet").addEventListener("click", () => save("/api/snippet", "refine_mask.py"));
 }

@@ -34,7 +34,8 @@ export const choose = (name) => change(`/api/picture?bundled=${encodeURIComponen
 
 export const sendPicture = (file) => change(`/api/picture?name=${encodeURIComponent(file.name)}`, file);
 
-export const sendScores = (file, kind) => change(`/api/scores?name=${encodeURIComponent(file.name)}&kind=${kind}`, file);
+export const sendScores = (file, kind, align) =>
+  change(`/api/scores?name=${encodeURIComponent(file.name)}&kind=${kind}&align=${encodeURIComponent(align)}`, file);
 
 export const picture = async () => createImageBitmap(await (await ask("/api/picture")).blob());
 
