@@ -11,6 +11,7 @@ CONFIG = """
 data: {name: splits, root: ROOT, crop: [25, 25]}
 model: {name: mobilenetv2, settings: {depth: 0.125}}
 crf: {num_steps: 2}
+optimizer: {crf_lr: 1.0}
 epochs: 2
 batch_size: 2
 run: {workers: 0}
