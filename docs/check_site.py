@@ -11,10 +11,10 @@ from urllib.parse import unquote, urlsplit
 
 TAGS = frozenset(
     """
-    a abbr article aside b blockquote body br button circle code dd del details div dl dt em figcaption figure
-    footer form g h1 h2 h3 h4 h5 h6 head header hr html i img input ins kbd label li link main mark meta nav
-    ol p path pre script section small span strong style sub summary sup svg table tbody td th thead time
-    title tr ul
+    a abbr article aside b blockquote body br button circle code dd del details div dl dt em figcaption
+    figure footer form g h1 h2 h3 h4 h5 h6 head header hr html i img input ins kbd label li link main
+    mark meta nav ol p path pre script section small span strong style sub summary sup svg table tbody
+    td th thead time title tr ul
     """.split()  # noqa: SIM905
 )
 LOADED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src"}
