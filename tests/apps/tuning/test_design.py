@@ -2,8 +2,16 @@ import hypothesis
 import hypothesis.strategies as st
 
 from fwcrf.apps.files.settings import Settings
-from fwcrf.apps.tuning.design import GROUP, design
-from fwcrf.apps.tuning.parameters import at_limits, bandwidths_of, distance, landmarks, parameters, ranges
+from fwcrf.apps.tuning.design import GROUP, _neighbours, design
+from fwcrf.apps.tuning.parameters import (
+    at_limits,
+    bandwidths_of,
+    distance,
+    is_bandwidth,
+    landmarks,
+    parameters,
+    ranges,
+)
 
 START = parameters(Settings())
 RANGES = ranges(START)
@@ -24,13 +32,16 @@ def test_as_many_points_as_asked_for_within_the_ranges_and_none_twice(num_trials
 def test_logarithms_are_spread_evenly():
     points = design(START, RANGES, num_trials=257)
     for name in START:
+        if name == "temperature":  # the weights that it multiplies are spread
+            continue
         above = sum(point[name] > START[name] for point in points)
         assert 100 < above < 157 or name == "steps"
     assert design(START, RANGES, num_trials=257, seed=1) != points
 
 
 def test_groups_share_bandwidths_and_every_second_lies_near():
-    points = design(START, RANGES, num_trials=1 + 10 * GROUP)[1:]
+    first = 1 + len(_neighbours(START, lambda name, u: START[name] * (2 + u)))
+    points = design(START, RANGES, num_trials=first + 10 * GROUP)[first:]
     groups = [points[i : i + GROUP] for i in range(0, len(points), GROUP)]
     assert len({bandwidths_of(point) for point in points}) == 10
     for number, group in enumerate(groups):
@@ -39,6 +50,15 @@ def test_groups_share_bandwidths_and_every_second_lies_near():
             # Rounding of the steps adds to their distance.
             assert all(distance(point | {"steps": START["steps"]}, START) < 0.505 for point in group)
     assert max(distance(point, START) for point in points) > 0.55
+
+
+def test_neighbours_differ_in_one_parameter_and_come_first():
+    near = design(START, RANGES, num_trials=1 + 2 * len(START))[1:]
+    changed = [[name for name in START if point[name] != START[name]] for point in near]
+    assert sorted(changed) == sorted([name] for name in START for _ in "ud")
+    assert all(distance(point, START) < 0.13 for point in near)
+    assert [is_bandwidth(name) for (name,) in changed] == sorted(is_bandwidth(name) for (name,) in changed)
+    assert {point["temperature"] for point in near} == {1.0, 1.19, 0.841}
 
 
 def test_landmarks_are_among_the_points():

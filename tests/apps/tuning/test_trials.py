@@ -108,7 +108,9 @@ def test_only_what_is_asked_for_changes(items, calls):
     assert [*tuned.trials[0].point] == ["lambda"]
     changed = tuned.settings.mapping() | {"solver": START.mapping()["solver"]}
     assert changed == START.mapping()
-    with pytest.raises(ValueError, match="no parameter 'mu' to tune; expected any of lambda, steps, balance"):
+    with pytest.raises(
+        ValueError, match="no parameter 'mu' to tune; expected any of lambda, temperature, steps"
+    ):
         tune(items, START, only=["mu"])
 
 
@@ -184,11 +186,11 @@ def test_parameters_go_in_and_out():
     two = Settings(kernels=[*Settings().kernels, {"kind": "bilateral", "xy": [3.0, 4.0], "color": 5}])
     found = parameters(two)
     assert found == {
-        "lambda": 1.0, "steps": 5, "balance": 0.3,
+        "lambda": 1.0, "temperature": 1.0, "steps": 5, "balance": 0.3,
         "spatial.weight": 0.3, "spatial.xy": 3.0, "bilateral.weight": 2.4,
         "bilateral.xy": 80.0, "bilateral.color": 6.0, "bilateral2.weight": 1.0, "bilateral2.color": 5.0,
     }  # fmt: skip
-    moved = {name: 2 * value for name, value in found.items()}
+    moved = {name: 2 * value for name, value in found.items()} | {"temperature": 1.0}
     assert parameters(with_parameters(two, moved)) == moved
     assert with_parameters(two, moved).kernels[2]["xy"] == [3.0, 4.0]
     assert "lambda" not in parameters(Settings(solver={"name": "mf"}))
@@ -200,6 +202,23 @@ def test_parameters_go_in_and_out():
     heavier = with_parameters(apart, {"bilateral.weight.2": 1.5, "steps": 7})
     assert (heavier.kernels[1]["weight"], heavier.num_steps) == ([2.4, 2.4, 1.5], 7)
     assert apart.kernels[1]["weight"] == [2.4, 2.4, 2.4]
+
+
+def test_a_temperature_of_the_scores_is_a_factor_of_all_that_compete_with_them():
+    """After many steps, labels of logits / 1.5 are those of the scaled settings."""
+    image, p, _ = scene(0)
+    start = replace(START, balance=0.0, num_steps=60)
+    hot = with_parameters(start, {"temperature": 1.5})
+    assert hot.solver["weight"] == 3.0
+    assert [kernel.get("weight") for kernel in hot.kernels] == [0.75, 1.5]
+    logits = np.log(np.clip(p, 1e-6, 1))
+    softer = fwcrf.refine(image, logits / 1.5, from_logits=True, **start.arguments())
+    scaled = fwcrf.refine(image, logits, from_logits=True, **hot.arguments())
+    assert (softer == scaled).mean() > 0.995
+    assert (scaled != fwcrf.refine(image, logits, from_logits=True, **start.arguments())).any()
+    both = with_parameters(Settings(), {"temperature": 1.5, "bilateral.weight": 2.0, "steps": 4})
+    assert (both.kernels[1]["weight"], both.num_steps) == (3.0, 4)
+    assert both.balance == pytest.approx(1.5 * Settings().balance)
 
 
 @pytest.mark.slow
@@ -227,6 +246,8 @@ def test_the_command(tmp_path, calls, fwcrf_command):
     page = (tmp_path / "a.html").read_text()
     assert page.count("data:image/png;base64,") == 3
     assert "cross-validated" in page
+    assert "ten percent less error" in page
+    assert "<td>bilateral.weight</td><td>Penalty for labels that differ" in page
     assert read_settings(best).num_steps in (1, 2, 3, 4)
     assert [line[2:] for line in best.read_text().splitlines() if line.startswith("#")] == lines
     calls.clear()

@@ -1,8 +1,9 @@
 """Tunable parameters of settings, by name: ``lambda``, ``steps``, ``balance``, ``bilateral.xy`` and so on.
 
 A kernel with one weight per label has a parameter for each: ``bilateral.weight.0``, ``bilateral.weight.1``
-and so on. A temperature of the scores is no parameter of its own: to divide the scores by it is to multiply
-all kernel weights and lambda, except for the first iterate.
+and so on. ``temperature`` is of the scores: to divide logits by it is to multiply lambda, the balance and all
+kernel weights, except for the first iterate and for the labels' shares that the balance counts. Settings have
+no temperature of their own, so these are multiplied.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 from fwcrf.apps.files.settings import KERNELS, Settings
 
 # Largest factor between a parameter's start value and the values to try, by the last word of its name.
-_FACTORS = {"xy": 4.0, "color": 4.0, "steps": 2.0, "balance": 3.0}
+_FACTORS = {"xy": 4.0, "color": 4.0, "steps": 2.0, "balance": 3.0, "temperature": 2.0}
 _WEIGHTS, _LABEL_WEIGHTS = 8.0, 2.0
 
 
@@ -28,6 +29,7 @@ def parameters(settings: Settings) -> dict[str, float]:
     weight = dict(settings.solver).get("weight", _default_lambda(settings.solver["name"]))
     if isinstance(weight, int | float):
         found["lambda"] = float(weight)
+        found["temperature"] = 1.0
     if settings.num_steps:
         found["steps"] = settings.num_steps
     if settings.balance:
@@ -45,6 +47,11 @@ def parameters(settings: Settings) -> dict[str, float]:
 def is_bandwidth(name: str) -> bool:
     """True for the parameters that change an operator, not only its weight."""
     return name.endswith((".xy", ".color"))
+
+
+def is_drawn(name: str) -> bool:
+    """False for the temperature: it multiplies parameters that are drawn themselves."""
+    return name != "temperature"
 
 
 def ranges(point: Mapping[str, float]) -> dict[str, tuple[float, float]]:
@@ -97,10 +104,18 @@ def with_parameters(settings: Settings, point: Mapping[str, float]) -> Settings:
 
     >>> with_parameters(Settings(), {"lambda": 0.5}).solver
     {'name': 'l2fw', 'weight': 0.5}
+    >>> with_parameters(Settings(), {"lambda": 0.5, "temperature": 2.0}).solver
+    {'name': 'l2fw', 'weight': 1.0}
     """
     values = settings.mapping()
     kernels = _kernels(values["kernels"])
-    for name, value in point.items():
+    hot = {**point}
+    if (temperature := hot.pop("temperature", 1.0)) != 1:
+        hot = {**parameters(settings), **hot}
+        del hot["temperature"]
+        scaled = [name for name in hot if name in ("lambda", "balance") or ".weight" in name]
+        hot |= {name: float(f"{temperature * hot[name]:.4g}") for name in scaled}
+    for name, value in hot.items():
         if name == "lambda":
             values["solver"]["weight"] = value
         elif name == "steps":
