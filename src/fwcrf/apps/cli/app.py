@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fwcrf.apps.cli import batch, bench, demo, evaluate, experiment, map, refine, train, tune
+from fwcrf.apps.cli import batch, bench, demo, evaluate, experiment, fit, map, refine, train, tune
 from fwcrf.apps.cli.flags import in_flags
 from fwcrf.apps.cli.progress import say
 
@@ -29,6 +29,7 @@ app: typer.Typer = typer.Typer(
 app.command("refine")(refine.refine)
 app.command("batch")(batch.batch)
 app.command("tune")(tune.tune)
+app.command("fit")(fit.fit)
 app.command("map")(map.map_)
 app.command("bench", context_settings=bench.ANY)(bench.bench)
 app.command("train")(train.train)

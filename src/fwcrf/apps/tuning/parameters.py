@@ -34,7 +34,7 @@ def parameters(settings: Settings) -> dict[str, float]:
         found["steps"] = settings.num_steps
     if settings.balance:
         found["balance"] = float(settings.balance)
-    for prefix, kernel in _kernels(settings.kernels).items():
+    for prefix, kernel in named_kernels(settings.kernels).items():
         for name in ("weight", *KERNELS[kernel["kind"]][:-1]):
             value = kernel.get(name, 1.0 if name == "weight" else None)
             several = name == "weight" and isinstance(value, list)
@@ -108,7 +108,7 @@ def with_parameters(settings: Settings, point: Mapping[str, float]) -> Settings:
     {'name': 'l2fw', 'weight': 1.0}
     """
     values = settings.mapping()
-    kernels = _kernels(values["kernels"])
+    kernels = named_kernels(values["kernels"])
     hot = {**point}
     if (temperature := hot.pop("temperature", 1.0)) != 1:
         hot = {**parameters(settings), **hot}
@@ -144,7 +144,7 @@ def per_label(settings: Settings, num_labels: int) -> Settings:
     return Settings.of(values)
 
 
-def _kernels(kernels: Any) -> dict[str, dict[str, Any]]:
+def named_kernels(kernels: Any) -> dict[str, dict[str, Any]]:
     """By kind, and from the second of a kind on with its number: ``bilateral``, ``bilateral2``."""
     named: dict[str, Any] = {}
     for kernel in kernels:

@@ -1,0 +1,148 @@
+"""``fwcrf fit``: kernel parameters and compatibility by gradients, on labelled images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from fwcrf.apps.cli.flags import in_flags
+from fwcrf.apps.cli.options import reading_of, settings_of, takes
+from fwcrf.apps.cli.progress import print_warnings, progress, say
+
+if TYPE_CHECKING:
+    from fwcrf.apps.batch.job import Reading
+    from fwcrf.apps.files.settings import Settings
+    from fwcrf.apps.fitting import Fitted
+
+
+@takes(settings=settings_of, reading=reading_of)
+def fit(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A folder of images, or a .csv or .jsonl list of image, scores and truth.",
+            show_default=False,
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="Output file, the settings in YAML.")
+    ],
+    *,
+    scores: Annotated[
+        Path | None,
+        typer.Option("--scores", "-s", metavar="FOLDER", help="Folder of scores: cat.npy for cat.jpg."),
+    ] = None,
+    truth: Annotated[
+        Path | None,
+        typer.Option("--truth", "-t", metavar="FOLDER", help="Folder of true labels: cat.png for cat.jpg."),
+    ] = None,
+    learn: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="GROUP",
+            help="Parameters to fit: lambda, weights, bandwidths, label-weights or compatibility "
+            "(repeatable; default: the first three).",
+        ),
+    ] = None,
+    loss: Annotated[
+        Literal["lovasz", "cross-entropy"], typer.Option(help="Loss: of the mean IoU, or of each pixel.")
+    ] = "lovasz",
+    updates: Annotated[int, typer.Option(min=1, help="Steps of Adam in a fit.")] = 60,
+    crop: Annotated[int, typer.Option(min=8, help="Side of a training crop, in pixels.")] = 160,
+    rate: Annotated[float, typer.Option(min=0.0, help="Learning rate, of logarithms of parameters.")] = 0.05,
+    penalty: Annotated[
+        float, typer.Option(min=0.0, help="Penalty on squared logarithms of factors from the start.")
+    ] = 0.01,
+    folds: Annotated[
+        int, typer.Option(min=2, help="Parts of the images, each judged by a fit to the rest.")
+    ] = 5,
+    images: Annotated[int, typer.Option(min=1, help="Largest number of images, drawn at random.")] = 40,
+    seed: Annotated[int, typer.Option(help="Random seed, of images, folds and crops.")] = 0,
+    workers: Annotated[
+        int | None, typer.Option("--workers", "-j", min=1, help="Processes (default: one per processor).")
+    ] = None,
+    settings: Settings,
+    reading: Reading,
+) -> None:
+    """Fit kernel weights, bandwidths, lambda and compatibility to labelled images, by gradients.
+
+    The settings from which the fit starts change only if cross-validation over the images shows a gain. Pass
+    FILE to `fwcrf refine` and `fwcrf batch` with --config. After an interruption, the same command resumes.
+    """
+    import random
+
+    from fwcrf.apps.batch.manifest import read_manifest
+    from fwcrf.apps.files.atomic import check_writable, is_special
+    from fwcrf.apps.files.settings import write_settings
+    from fwcrf.apps.fitting import GROUPS, Options, fit
+
+    if source.is_dir() and (scores is None or truth is None):
+        raise typer.BadParameter(f"{source} is a folder; it needs --scores and --truth.", param_hint="SOURCE")
+    if not source.is_dir() and (scores is not None or truth is not None):
+        raise typer.BadParameter(
+            f"{source} is a list, which names scores and truth itself.", param_hint="SOURCE"
+        )
+    for name in learn or ():
+        if name not in GROUPS:
+            raise typer.BadParameter(f"{name!r}; expected any of {', '.join(GROUPS)}.", param_hint="--learn")
+    if output.suffix not in (".yaml", ".yml") and not is_special(output):
+        raise typer.BadParameter(f"{output} must end in .yaml or .yml.", param_hint="--output")
+    check_writable(output)
+    items = read_manifest(source, scores, truth=truth)
+    items = random.Random(seed).sample(items, min(images, len(items)))
+    options = Options(
+        learn=tuple(learn) if learn else Options.learn,
+        loss=loss,
+        num_steps=updates,
+        crop=crop,
+        rate=rate,
+        penalty=penalty,
+        seed=seed,
+    )
+    with progress("fitting", folds + 1) as advance:
+        fitted = fit(
+            items,
+            settings,
+            reading,
+            options,
+            num_folds=folds,
+            num_workers=workers,
+            journal=None if is_special(output) else output.with_name(f"{output.stem}-trials.jsonl"),
+            progress=advance,
+        )
+    print_warnings(fitted.warnings)
+    for item, error in fitted.failures:
+        say(f"left out: {item.image}: {in_flags(error)}")
+    summary = _summary(fitted, options.learn)
+    write_settings(output, fitted.settings, summary)
+    print(summary)
+    raise typer.Exit(1 if fitted.failures else 0)
+
+
+def _summary(fitted: Fitted, learn: tuple[str, ...]) -> str:
+    import math
+
+    found = fitted.choice
+    difference = 100 * (found.miou - found.miou_start)
+    lines = [
+        f"mean IoU over {len(fitted.items)} images, {len(fitted.folds)} folds; fitted: {', '.join(learn)}",
+        f"scores alone     {100 * fitted.scores_alone:6.2f} %",
+        f"start            {100 * found.miou_start:6.2f} %",
+        f"cross-validated  {100 * found.miou:6.2f} %  difference {difference:+.2f} "
+        f"+- {100 * found.miou_error:.2f}; error per image {100 * math.expm1(-found.gain):+.1f} % "
+        f"+- {100 * found.error:.1f} %",
+    ]
+    if fitted.start:
+        lines.append(f"{'parameter':24s}{'start':>9s}{'folds, least to largest':>26s}{'all images':>12s}")
+    for name, value in fitted.start.items():
+        spread = sorted(fold[name] for fold in fitted.folds)
+        last = "" if fitted.point is None else f"{fitted.point[name]:.4g}"
+        ends = f"{spread[0]:.4g} to {spread[-1]:.4g}"
+        lines.append(f"{name:24s}{value:9.4g}{ends:>26s}{last:>12s}".rstrip())
+    lines.append(
+        f"The start is kept: {found.reason}." if found.reason else "The fit to all images is written."
+    )
+    return "\n".join(lines)
