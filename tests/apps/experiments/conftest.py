@@ -6,7 +6,7 @@ import torch
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
     """Data for every experiment."""
-    return made_images.weights(made_images.data(tmp_path_factory.mktemp("made")))
+    return made_images.weights(made_images.camvid(made_images.data(tmp_path_factory.mktemp("made"))))
 
 
 @pytest.fixture(autouse=True)

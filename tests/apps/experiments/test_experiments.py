@@ -21,12 +21,12 @@ from fwcrf.apps.evaluation import Confusion
 from fwcrf.apps.experiments import EXPERIMENTS, Setup, energy, measure, run
 from fwcrf.apps.experiments import learning as learning_module
 from fwcrf.apps.experiments.claims import Claim
-from fwcrf.apps.experiments.joint import L2FW, start_of
 from fwcrf.apps.experiments.learning import Learning, changes
+from fwcrf.apps.experiments.per_class import L2FW
 from fwcrf.apps.experiments.runs import SHOWN, Run
 from fwcrf.apps.experiments.verdict import Verdict
 
-LEARNING = ("fw-fails", "joint", "per-class", "trainable")
+LEARNING = ("fw-fails", "joint", "joint-voc", "per-class", "trainable")
 INFERENCE = [name for name in EXPERIMENTS if name not in LEARNING]
 
 
@@ -147,26 +147,14 @@ def test_vanilla_frank_wolfe_learns_nothing(done):
     assert [finding.verdict for finding in done[1]["fw-fails"].findings[:2]] == [Verdict.HOLDS] * 2
 
 
-def test_joint_and_per_class_speak_of_the_same_models(done):
-    joint = {row["model"]: row for row in rows_of(done[0], "joint")}
-    each = by(rows_of(done[0], "per-class"), "model", "steps")
-    assert each["CNN", ""]["mIoU9"] == joint["CNN"]["mIoU9"]
-    assert each["Potts, l2FW 1", "5"]["mIoU9"] == joint["Potts, l2FW 1"]["mIoU9"]
-    assert each["l2FW 1, trained", "5"]["mIoU9"] == joint["l2FW 1"]["mIoU9"]
-
-
-def test_joint_shows_the_untrained_start_and_how_far_training_went(done):
-    rows = {row["model"]: row for row in rows_of(done[0], "joint")}
-    for label in ("l2FW 1", "l2FW 1, from that Potts"):
-        start, trained = rows[start_of(label)], rows[label]
-        for name in ("network", "weights", "compatibility"):
-            assert start[f"change of {name}"] == ""
-            assert float(trained[f"change of {name}"]) > 0
-    assert float(rows["CNN, trained on"]["change of network"]) > 0
-    assert rows["CNN, trained on"]["change of weights"] == ""
-    assert start_of("CNN, trained on") not in rows
-    said = (done[0] / "joint.txt").read_text()
-    assert "the largest changes of parameters in training are: CNN, trained on network by" in said
+def test_joint_on_voc_has_the_rows_of_joint(done):
+    """test_joint.py has the tests of joint itself."""
+    models = [[row["model"] for row in rows_of(done[0], name)] for name in ("joint", "joint-voc")]
+    assert models[0] == models[1] and "l2FW, joint (Adam)" in models[0]
+    rows = {row["model"]: row for row in rows_of(done[0], "joint-voc")}
+    for name in ("network", "weights", "compatibility"):
+        assert float(rows["l2FW, joint (paper)"][f"change of {name}"]) > 0
+    assert float(rows["l2FW, joint (Adam)"]["change of temperature"]) > 0
 
 
 def test_an_untrained_start_is_not_that_of_the_trained_model(made, tmp_path):
@@ -221,7 +209,7 @@ def test_every_line_with_a_verdict_is_a_known_claim_of_its_experiment(done):
                 assert finding.claim.statement in str(finding) and finding.verdict.value in str(finding)
         assert len(rows_of(done[0], f"{name}-verdicts")) if outcome.verdicts else True
     # Quick experiments have no paper's curves, fewer solvers, and no setting of eFW.
-    missing = {Claim.ORDER_EFW, Claim.ORDER_L2FW, Claim.BEST_IN_TRAINING, Claim.LEARNED_EFW}
+    missing = {Claim.ORDER_EFW, Claim.ORDER_L2FW, Claim.LEARNED_EFW}
     assert set(found) == set(Claim) - missing
 
 
@@ -273,8 +261,9 @@ def test_trained_models_are_not_evaluated_again(done, made, monkeypatch):
         raise AssertionError("evaluated again")
 
     monkeypatch.setattr(learning_module, "predict", refuse)
-    (again,) = run(["joint"], Setup(made, output, quick=True, num_workers=1))
-    assert again.rows == outcomes["joint"].rows and again.conclusion == outcomes["joint"].conclusion
+    (again,) = run(["per-class"], Setup(made, output, quick=True, num_workers=1))
+    assert again.rows == outcomes["per-class"].rows
+    assert again.conclusion == outcomes["per-class"].conclusion
 
 
 def test_several_processes_see_the_same(made, tmp_path):
