@@ -21,7 +21,7 @@ TIMED_PEERS := crfseg tqdm
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test browser check bench experiments bench-inference bench-joint docs clean reliability fuzz agree mutants sanitize snapshot wheel-test lock
+.PHONY: help demo test browser check bench experiments bench-inference bench-joint docs clean reliability fuzz agree mutants sanitize snapshot triton wheel-test test-lowest lock
 
 help: ## list the targets
 	@awk -F ': .*## ' '/^[a-z-]+: .*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -90,8 +90,17 @@ sanitize: $(VENV)/.package ## the native core under address and undefined-behavi
 snapshot: $(VENV)/.package ## write tests/api_snapshot.txt anew
 	$(BIN)/python tests/api_snapshot.py
 
-wheel-test: $(VENV)/.base ## build, install and test the wheel in environments of its own
-	PYTHON=$(BIN)/python tests/reliability/wheel_test.sh $(ARGS)
+triton: $(VENV)/.package ## tests of the Triton kernels, in the interpreter and by compilation (installs 700 MB)
+	if $(IS_LOCKED); then $(HASHED) --requirement locks/triton.txt; else $(INSTALL) triton; fi
+	$(BIN)/python -m pytest tests/kernels/test_lattice_triton.py $(ARGS)
+
+# The first of these builds the abi3 wheel, and its native module is tried with all of them.
+ABI3_PYTHONS ?= $(shell for p in python3.12 python3.13; do command -v $$p; done)
+wheel-test: $(VENV)/.base ## build, repair, install and test the wheel in environments without a compiler
+	PYTHON=$(BIN)/python ABI3_PYTHONS="$(ABI3_PYTHONS)" tests/reliability/wheel_test.sh $(ARGS)
+
+test-lowest: $(VENV)/.base ## the test suite with the lowest versions of pyproject.toml (ARGS=torch==2.6.0 for another torch)
+	PYTHON=$(BIN)/python tests/reliability/lowest_test.sh $(ARGS)
 
 lock: ## write locks/ anew: the hashes of the versions in constraints.txt (needs Python 3.11)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

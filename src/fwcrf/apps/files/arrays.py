@@ -49,7 +49,11 @@ def write_npy(file: IO[bytes], array: np.ndarray) -> None:
 
 def write_npz(file: IO[bytes], **arrays: np.ndarray) -> None:
     """Write named arrays, compressed. An array of objects raises ValueError: it would be pickled."""
-    np.savez_compressed(file, allow_pickle=False, **arrays)  # type: ignore[arg-type]
+    # numpy before 2.2 takes allow_pickle=False of savez_compressed for one more array to write.
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                write_npy(member, array)
 
 
 def _choose(path: str, names: list[str], key: str | None, prefer: Sequence[str]) -> str:
