@@ -111,6 +111,11 @@ def test_mkdocs_loads_files_of_the_repository_alone():
     assert settings["theme"]["font"] is False  # else from a server of Google
 
 
+def test_mkdocs_stays_below_version_2():
+    """Version 2 has no plugins, and so no API reference: CONTRIBUTING.md has the way from it."""
+    assert re.search(r'^docs = \["mkdocs[^",]*<2', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+
+
 def test_the_energy_is_a_formula():
     assert any(r"\tfrac12 \langle x, P x\rangle" in text for text, _ in formulas(DOCS / "solvers.md"))
 

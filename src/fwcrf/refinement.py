@@ -430,10 +430,10 @@ class Problem:
         return parts
 
     def solve(self, images: slice, tile: Tile) -> tuple[tuple[Window, Tensor, Tensor], Tensor | None, Tensor]:
-        """Labels ``(*batch, *core)`` and probabilities ``(*batch, *core, L)`` of a tile.
+        """A sample of a tile's core, its labels ``(*batch, *core)`` and probabilities ``(*batch, *core, L)``.
 
-        The labels are None if they are the argmax of the probabilities. Before them: a sample of the core,
-        and the best probabilities and labels of its scores.
+        The sample is its window, and the best probabilities and labels of the scores there. The labels are
+        None if they are the argmax of the probabilities.
         """
         scores, shape, inner, origin = self.scores, tile.shape, tile.inner, tile.origin
         many, seen, places = sample(inner), sample(inner, _COUNTED), sample(tile.core, _COUNTED)
