@@ -62,6 +62,15 @@ def test_train_small_learns_with_and_without_the_crf(example):
     assert "bandwidth 1.color" in printed
 
 
+def test_train_from_scribbles_gains_by_the_crf_loss(example, num_threads):
+    printed = example("train_from_scribbles.py", "--seeds", 2, "--iterations", 48)
+    rows = re.findall(r"^(\S.*?)  +([\d.]+) +[\d.]+ +[\d.]+$", printed, re.MULTILINE)
+    found = {name: float(mean) for name, mean in rows}
+    alone, every = found["scribbles: cross-entropy"], found["all labels: cross-entropy"]
+    assert alone + 0.5 < found["scribbles: + CRF loss"] < every
+    assert alone < found["scribbles: + gated CRF loss"] < every
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_large_image_is_nearly_what_it_is_at_once(example, tmp_path):
     given = ("--size", 300, "--memory", 0.03, "--overlap", 60, "--folder", tmp_path, "--whole")

@@ -37,8 +37,8 @@ UNITS = """
     changed arguments refinement points
     pydensecrf
     __init__
-    apps apps.files apps.models apps.data examples apps.batch apps.evaluation apps.tuning apps.fitting apps.training
-    apps.experiments apps.bench apps.demo apps.cli
+    apps apps.files apps.models apps.data examples apps.batch apps.evaluation apps.tuning apps.fitting
+    apps.training apps.experiments apps.bench apps.demo apps.cli
     plot
     __main__
 """
