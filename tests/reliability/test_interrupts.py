@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-# Prints the time from the signal, which another thread sends, to the end of the call: on the clock of the main
-# thread, which does not count the time for which other programs hold the cores, and by the clock on the wall.
+# Prints the time from the signal, which another thread sends, to the end of the call: on the clock of the
+# main thread, which does not count the time for which other programs hold the cores, and by the wall clock.
 PROGRAM = """
 import os, signal, sys, threading, time
 import numpy as np, torch

@@ -324,9 +324,8 @@ class Foreign(Kernel):
         return kernel.operator(domain.values.mT.unflatten(-1, domain.grid), **settings)
 
 
-# Up to this many points for each corner of a lattice simplex, "auto" is exact: at that size ten steps take
-# 1 to 5 times as long as on a lattice, and at most 24 ms (one thread). From MANY_FEATURES on, where lattices
-# are far off, "auto" is exact for at least SOME_POINTS: 16 to 24 ms, 1 to 8 times the time of the lattice.
+# Up to this many points for each corner of a lattice simplex, "auto" is exact. From MANY_FEATURES on, where
+# lattices are far off, it is exact for at least SOME_POINTS: 16 to 24 ms, 1 to 8 times the lattice's time.
 FEW_POINTS, SOME_POINTS, MANY_FEATURES = 80, 1024, 5
 # Beyond this error of sampled sums, a lattice over points is reported.
 MOST_ERROR = 0.2
