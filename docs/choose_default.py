@@ -116,7 +116,7 @@ def compared(counts: Mapping[str, Mapping[str, Counts]], names: Sequence[str], s
         )
         cells = [f"{100 * v:+.1f}" for v in (score[k], *gains[:, k].mean(1), gains[:, k, -2:].min())]
         bold = "**" if k == former else ""
-        lines.append(f"| {bold}{names[k]}{bold} | {cells[0]} | {difference} | {' | '.join(cells[1:])} |")
+        lines.append(f"| {names[k]} | {bold}{cells[0]}{bold} | {difference} | {' | '.join(cells[1:])} |")
     return "\n".join(lines)
 
 

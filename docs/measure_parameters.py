@@ -103,25 +103,35 @@ def remedies() -> None:
 
 
 def trivial() -> None:
-    """Table of parameters.md: energies of all-background and of long annealing, with strong kernels."""
+    """Table of parameters.md: energies of all-background and of long annealing, with strong kernels.
+
+    Only images are annealed where all-background has less energy than the network's labels.
+    """
     lines = ["| image | labels of the scores | annealed, 100 steps | background only | difference |"]
-    lines.append("|---|---:|---:|---:|---:|")
-    lower = 0
+    lines.append("|---:|---:|---:|---:|---:|")
     kernels = [Spatial(3, weight=3.0), Bilateral(80, 13, weight=10.0)]
     crf = fwcrf.DenseCRF(VOC.num_labels, kernels=kernels)
     solver = fwcrf.solvers.get("anneal-fw", steps=100)
-    for number, scene in zip(range(1, 11), voc(22), strict=False):
+    count = annealed_above = 0
+    for scene in voc(6):
+        count += 1
         image, logits = (torch.from_numpy(one).movedim(-1, 0) for one in (scene.image, scene.scores))
+        logits = logits.log_softmax(0)
+        network = logits.argmax(0).flatten()
         with torch.no_grad():
-            annealed = crf.solve(image, logits.log_softmax(0), solver=solver, num_steps=100).energy.item()
-            energy = crf.energy(image, logits.log_softmax(0))
-            network = logits.argmax(0).flatten()
+            energy = crf.energy(image, logits)
             alone, background = (energy.of_labels(x).item() for x in (network, torch.zeros_like(network)))
-        lower += background < annealed
-        share = 100 * (background - annealed) / abs(annealed)
-        lines.append(f"| {number} | {alone:.0f} | {annealed:.0f} | {background:.0f} | {share:+.1f} % |")
-    text = f"Background only has the lower energy on {lower} of 10 images.\n\n" + "\n".join(lines)
-    write("trivial", text, "parameters.md")
+            if background >= alone or not network.any():
+                continue
+            annealed = crf.solve(image, logits, solver=solver, num_steps=100).energy.item()
+        annealed_above += annealed > 1.001 * background
+        share = 100 * (background - annealed) / annealed
+        lines.append(f"| {count} | {alone:.0f} | {annealed:.0f} | {background:.0f} | {share:+.1f} % |")
+    text = (
+        f"Of {count} images, background only has less energy than the network's labels, which have things, on "
+        f"{len(lines) - 2}, and less than the annealed labels on {annealed_above}.\n\n"
+    )
+    write("trivial", text + "\n".join(lines), "parameters.md")
 
 
 def main() -> None:
