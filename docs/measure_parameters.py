@@ -128,8 +128,8 @@ def trivial() -> None:
         share = 100 * (background - annealed) / annealed
         lines.append(f"| {count} | {alone:.0f} | {annealed:.0f} | {background:.0f} | {share:+.1f} % |")
     text = (
-        f"Of {count} images, background only has less energy than the network's labels, which have things, on "
-        f"{len(lines) - 2}, and less than the annealed labels on {annealed_above}.\n\n"
+        f"Of {count} images, background only has less energy than the network's labels, which have things, "
+        f"on {len(lines) - 2}, and less than the annealed labels on {annealed_above}.\n\n"
     )
     write("trivial", text + "\n".join(lines), "parameters.md")
 
