@@ -50,7 +50,7 @@ class Counts:
         union = total.sum(-1) + total.sum(-2) - right
         classes = list(task.classes)
         iou = (right / np.maximum(union, 1))[:, classes]
-        seen = union[:, classes] > 0
+        seen = total.sum(-1)[:, classes] > 0  # a class that no truth has would count as 0, or not at all
         means = [iou[k][seen[k]].mean() for k in (0, 1)]
         known = [c for c in classes if number[c]]
         edges = (score[known] / number[known]).mean()
