@@ -44,7 +44,7 @@ class Scenes:
         return pictures
 
     def refined(self, **changes: Any) -> list[np.ndarray]:
-        """Pictures of the default's labels with other values; ``kernels`` as in a preset."""
+        """Pictures of the default's labels with other values, plain ones as of a preset."""
         preset = replace(DEFAULT, **changes)
         return self.drawn(
             lambda scene: fwcrf.refine(scene.image, scene.logits, from_logits=True, **preset.arguments())
