@@ -115,7 +115,7 @@ def test_more_labels_than_fit_with_gradients(labels):
 def test_steps_without_native_gradients():
     E = energy()
     E.unary.requires_grad_()
-    assert "full steps to a softmax or a projection only" in sentence(E, "pgd")
+    assert "for steps to a softmax or a projection only" in sentence(E, "pgd")
     after = (Bilateral(6.0, 0.3, normalization="after"),)
     E = energy(kernels=after)
     assert isinstance(plan(E, solvers.get("l2fw"), None, 3), Plan)
