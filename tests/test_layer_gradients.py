@@ -14,6 +14,7 @@ from fwcrf import DenseCRF, solvers
 from fwcrf.gradients import Checkpoint, Implicit, Unrolled, bicgstab
 from fwcrf.kernels import Bilateral, Gaussian, Spatial
 from fwcrf.layer import LEARNABLE
+from fwcrf.solvers.plan import Plan, plan
 
 # Fixed points and linear systems solved to this accuracy.
 TIGHT = Implicit(tol=1e-12, max_steps=2000)
@@ -108,6 +109,17 @@ def test_three_grid_axes():
     grid = (2, 3, 3)
     photo, z = image(grid=grid), logits(grid=grid).requires_grad_()
     assert gradcheck(lambda z, *v: apply(photo, z, *v), (z, *values))
+
+
+@pytest.mark.parametrize("solver", ["l2fw", "efw"])
+def test_everything_learned_is_native_and_exact(solver):
+    own = solvers.get(solver, weight=2.0)
+    layer = inside(crf(solver=own, learnable=LEARNABLE, weights="full", skip=0.4, num_steps=3))
+    photo, z = image().requires_grad_(), logits().requires_grad_()
+    assert isinstance(plan(layer.energy(photo, z), layer._solver(), None, 3), Plan)
+    apply, values = as_function(layer)
+    assert gradcheck(apply, (photo, z, *values))
+    assert gradgradcheck(lambda z, *v: apply(photo.detach(), z, *v), (z, *values))
 
 
 def test_second_derivatives():
@@ -206,7 +218,8 @@ def test_checkpoints_change_nothing(solver, num_steps):
         for g in ("unrolled", "checkpoint")
     ]
     photo, z = image(2), logits(2)
-    assert torch.equal(layers[0](photo, z), layers[1](photo, z))
+    # One runs in the engine, the other step by step: the same to rounding.
+    torch.testing.assert_close(layers[0](photo, z), layers[1](photo, z), rtol=1e-10, atol=1e-12)
     if num_steps == 0:
         return
     for a, b in zip(*(gradients(layer, photo, z) for layer in layers), strict=True):

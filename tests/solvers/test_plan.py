@@ -57,7 +57,7 @@ SOLVERS = {
     "Halved are not updates of single rows": Halved(Entropy()),
     "step sizes of LineSearch depend on x": solvers.get("l2fw", step=stepsizes.LineSearch()),
     "step sizes are learned": solvers.get("l2fw", step=torch.tensor(0.5)),
-    "lambda) is learned": solvers.get("l2fw", weight=torch.tensor(2.0)),
+    "lambda) differs between nodes": solvers.get("l2fw", weight=torch.full((63, 1), 2.0).double()),
     "the solver splits the energy": solvers.get("cmf1"),
     "oracle of Tsallis is neither": solvers.get("tsallis-fw"),
     "a step of 0 times an infinite energy": solvers.get("pgm", step=[1.0, 0.0]),
@@ -87,7 +87,9 @@ def test_terms_that_the_engine_does_not_take():
     assert "method='exact' are applied outside" in sentence(energy(kernels=exact))
     assert "9 kernels; the engine takes 1 to 8" in sentence(energy(kernels=[Spatial(1.5)] * 9))
     learned = Bilateral(torch.tensor(6.0, requires_grad=True), 0.3)
-    assert "bandwidths or features of the image are learned" in sentence(energy(kernels=(learned,)))
+    assert isinstance(plan(energy(kernels=(learned,)), solvers.get("l2fw"), None, 3), Plan)
+    before = Bilateral(torch.tensor(6.0, requires_grad=True), 0.3, normalization="before")
+    assert "not symmetric" in sentence(energy(kernels=(before,)))
     E = energy()
     assert "Multiple is applied one step at a time" in sentence(Energy(2.0 * E.pairwise, E.unary))
 
@@ -113,7 +115,7 @@ def test_more_labels_than_fit_with_gradients(labels):
 def test_steps_without_native_gradients():
     E = energy()
     E.unary.requires_grad_()
-    assert "full steps to a softmax or a projection only" in sentence(E, "pgd")
+    assert "for steps to a softmax or a projection only" in sentence(E, "pgd")
     after = (Bilateral(6.0, 0.3, normalization="after"),)
     E = energy(kernels=after)
     assert isinstance(plan(E, solvers.get("l2fw"), None, 3), Plan)

@@ -62,8 +62,8 @@ def refuse_task(task: Task) -> Refusal | None:
         return None
     if not task.symmetric:
         return Refusal("the backward pass of a kernel that is not symmetric is another kernel")
-    if duals or any(u.step != 1 or u.keep != 0 or u.map not in DERIVATIVE for u in task.updates):
-        return Refusal("gradients are native for full steps to a softmax or a projection only")
+    if duals or any(u.keep != 0 or u.map not in DERIVATIVE for u in task.updates):
+        return Refusal("gradients are native for steps to a softmax or a projection only")
     return None
 
 
@@ -84,6 +84,7 @@ class Part(NamedTuple):
     example: Tensor
     n: int
     batch_shape: torch.Size
+    tables: Sequence[Tensor | None]  # may be learned
 
     __repr__ = in_one_line
 
@@ -94,7 +95,13 @@ def part(operator: Operator) -> Part:
     method = type(K).__name__.lower()
     if isinstance(K, Rescaled) and isinstance(K.inner, Exact):
         method = "exact"
-    return Part(K, method, shift, K.example, K.n, K.batch_shape if shift is None else shift.shape[:-1])
+    tables: Sequence[Tensor | None] = ()
+    if isinstance(K, Lattice):
+        tables = (K.splat, K.slice, K.shift)
+    elif isinstance(K, Separable):
+        tables = (*K.taps, *(K.left or ()), *(K.right or ()), shift)
+    batch = K.batch_shape if shift is None else shift.shape[:-1]
+    return Part(K, method, shift, K.example, K.n, batch, tables)
 
 
 def refuse_parts(parts: Sequence[Part]) -> Refusal | None:
@@ -130,10 +137,8 @@ def refuse_arrays(batch: torch.Size, dtype: torch.dtype, x: Tensor, unary: Tenso
 def _refuse_part(part: Part) -> Refusal | None:
     K, shift = part.kernel, part.shift
     if isinstance(K, Lattice):
-        tables = (K.splat, K.slice, K.shift)
         known = K.engine == "native" and shift is None
     elif isinstance(K, Separable):
-        tables = (*K.taps, *(K.left or ()), *(K.right or ()), shift)
         known = len(K.shape) <= MAX_AXES
     else:
         return refuse_methods([part.method])
@@ -141,8 +146,6 @@ def _refuse_part(part: Part) -> Refusal | None:
         return Refusal(f"the kernels are on {part.example.device}; the engine runs on the CPU")
     if not known:
         return Refusal(f"this form of {type(K).__name__} is applied outside the engine")
-    if any(t is not None and t.requires_grad for t in tables):
-        return Refusal("bandwidths or features of the image are learned")
     if isinstance(K, Separable) and K.banded is None:
         return Refusal(f"the spatial kernel is too wide for banded matrices on a grid of {K.shape}")
     return None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,6 +28,7 @@ from fwcrf.engine.limits import (
     refuse_task,
 )
 from fwcrf.engine.prune import MessageBound, prune
+from fwcrf.engine.tables import slopes, tables
 from fwcrf.engine.update import APPLY, DERIVATIVE, Dual, Map, Start, Update
 from fwcrf.kernels.lattice import ORDERS, TAP, Lattice
 from fwcrf.kernels.operator import Operator, check_values
@@ -37,6 +38,22 @@ from fwcrf.torch_ops.simplex import project_onto_simplex, softmax
 
 _MOST_STEPS = 4096  # of one native call, whose arguments take memory for each step
 _ORACLES = {Map.SOFTMAX: softmax, Map.PROJECT: project_onto_simplex}
+
+
+class Settings(NamedTuple):
+    """Settings of updates as tensors: the regularizer's weight and the step sizes; None if numbers."""
+
+    weight: Tensor | None = None  # lambda: the scale of every update is -1 / lambda
+    steps: Tensor | None = None  # (number of updates,)
+
+    @property
+    def learned(self) -> bool:
+        """True if a derivative in one of them may be asked for."""
+        a, b = self
+        return (a is not None and a.requires_grad) or (b is not None and b.requires_grad)
+
+
+NUMBERS = Settings()
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +68,7 @@ class Model:
     symmetric: bool
     potts: bool
     methods: Sequence[str]
+    learned: bool  # a table of a kernel requires gradients: bandwidths, or features of the image
 
     @staticmethod
     def of(terms: Terms) -> Model | Refusal:
@@ -59,8 +77,10 @@ class Model:
         if refusal := refuse_parts(parts):
             return refusal
         dtype, n = parts[0].example.dtype, parts[0].n
-        native = MODELS[dtype]()
+        native, learned = MODELS[dtype](), False
         for p in parts:
+            for t in p.tables:
+                learned = learned or (t is not None and t.requires_grad)
             if isinstance(p.kernel, Lattice):
                 _add_lattice(native, p.kernel)
             elif isinstance(p.kernel, Separable):
@@ -69,20 +89,30 @@ class Model:
         symmetric = all(_is_symmetric(p.kernel) for p in parts)
         potts = all(_is_number(compat) for _, compat in terms)
         batch = batches.pop() if batches else torch.Size()
-        return Model(terms, native, n, batch, dtype, symmetric, potts, [p.method for p in parts])
+        return Model(terms, native, n, batch, dtype, symmetric, potts, [p.method for p in parts], learned)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles build the native model again."""
         return Model.of, (self.terms,)
 
-    def refuse(self, x: Tensor, unary: Tensor | None, updates: Sequence[Update] = ()) -> Refusal | None:
+    def refuse(
+        self,
+        x: Tensor,
+        unary: Tensor | None,
+        updates: Sequence[Update] = (),
+        settings: Settings = NUMBERS,
+    ) -> Refusal | None:
         """The reason why the model cannot apply P to x, or run the updates from it; None if it can."""
         if refusal := refuse_arrays(self.batch_shape, self.dtype, x, unary):
             return refusal
         labels = x.shape[-1]
         # Matrices over many labels would be large, and are refused.
         few = self.potts or labels <= MODELS[self.dtype].most_labels()
-        learned = few and _learned(x, unary, self._weights(x))
+        extra = self.learned and torch.is_grad_enabled()
+        if extra and not updates:
+            return Refusal("bandwidths or features of the image are learned")
+        extra = extra or (torch.is_grad_enabled() and settings.learned)
+        learned = extra or (few and _learned(x, unary, self._weights(x)))
         if refusal := refuse_task(Task(labels, self.dtype, self.potts, updates, learned, self.symmetric)):
             return refusal
         if unary is not None and any(u.unary != 1 for u in updates) and not torch.isfinite(unary.sum()):
@@ -97,11 +127,20 @@ class Model:
             return _Apply.apply(self, x, unary, *weights)  # type: ignore[return-value]
         return self.applied(x, unary, weights)
 
-    def run(self, x: Tensor | None, unary: Tensor, updates: Sequence[Update]) -> Tensor:
-        """The point to which the updates lead from x, or from softmax(-unary) if x is None."""
+    def run(
+        self, x: Tensor | None, unary: Tensor, updates: Sequence[Update], settings: Settings = NUMBERS
+    ) -> Tensor:
+        """The point to which the updates lead from x, or from softmax(-unary) if x is None.
+
+        ``settings`` are tensors of which the updates have the values.
+        """
         check_values(unary, self.n, self.batch_shape)
         weights = self._weights(unary)
         learned = _learned(x, unary, weights)
+        partial = learned and any([u.step != 1 for u in updates])
+        if partial or (torch.is_grad_enabled() and (self.learned or settings.learned)):
+            start = softmax(unary, -1.0) if x is None else x
+            return run_step_by_step(self, updates, start, unary, settings, weights)
         dual = any(u.lean != 0 or u.dual for u in updates)
         if x is None and dual:
             x = softmax(unary, -1.0)
@@ -270,6 +309,140 @@ class _Run(torch.autograd.Function):
         return None, None, None, of_x, of_unary, *_slopes(slopes, weights, ctx.needs_input_grad[5:])
 
 
+def run_step_by_step(
+    model: Model,
+    updates: Sequence[Update],
+    x: Tensor,
+    unary: Tensor,
+    settings: Settings,
+    weights: Sequence[Tensor],
+) -> Tensor:
+    """The point to which the updates lead from x, with derivatives in settings and in tables of kernels."""
+    given = [t for operator, _ in model.terms for t in tables(operator)]
+    return _Steps.apply(model, updates, x, unary, *settings, *weights, *given)  # type: ignore[return-value]
+
+
+class _Steps(torch.autograd.Function):
+    """Steps x_{k+1} = x_k + a_k (p_k - x_k) to p_k = map(scale (P x_k + u)), a native call each.
+
+    With J_k the derivative of the map at step k and g_k the gradient in x_k, d_k = a_k scale J_k g_{k+1} is
+    the gradient in the unary, and g_k = (1 - a_k) g_{k+1} + P d_k. The gradient in a_k is
+    <g_{k+1}, p_k - x_k>, and in lambda <d_k, v_k> with v_k the argument of the map. Rows of d_k sum to 0, so
+    that v_k may be replaced by log p_k of a softmax, and by p_k of a projection.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        model: Model,
+        updates: Sequence[Update],
+        x: Tensor,
+        unary: Tensor,
+        weight: Tensor | None,
+        steps: Tensor | None,
+        *rest: Tensor,
+    ) -> Tensor:
+        weights = rest[: len(model.terms)]
+        points, goals = [x], []
+        for u in updates:
+            p = empty(unary.shape, unary.dtype)
+            model.call(points[-1], unary, weights, [u._replace(step=1.0)], [p])
+            goals.append(p)
+            points.append(p if u.step == 1 else torch.lerp(points[-1], p, u.step))
+        ctx.model, ctx.updates = model, updates
+        ctx.save_for_backward(unary, weight, steps, *points[:-1], *goals, *rest)
+        return points[-1]
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+        model, updates, count = ctx.model, ctx.updates, len(ctx.updates)
+        unary, weight, steps, *saved = ctx.saved_tensors
+        points, goals, rest = saved[:count], saved[count : 2 * count], saved[2 * count :]
+        terms = len(model.terms)
+        weights, needs = rest[:terms], ctx.needs_input_grad
+        if torch.is_grad_enabled():
+            settings = Settings(weight, steps)
+            found = _steps_again(model, updates, points[0], unary, settings, rest, g, needs[2:])
+            return None, None, *found
+        of_unary, of_weight = torch.zeros_like(unary), g.new_zeros((), dtype=torch.float64)
+        of_steps = g.new_zeros(count, dtype=torch.float64)
+        of_matrices = g.new_zeros(terms, *[unary.shape[-1]] * 2, dtype=torch.float64)
+        of_tables = [torch.zeros_like(t) for t in rest[terms:]]
+        d, back = empty_like(g, 2)
+        for k in reversed(range(count)):
+            u, x, p = updates[k], points[k], goals[k]
+            if needs[5]:
+                of_steps[k] = _total(g, p - x)
+            begin = Start(DERIVATIVE[u.map], u.step * u.scale, p, d)
+            learned = any(needs[6 : 6 + terms])
+            found, _ = model.call(
+                g, None, weights, [APPLY], [back], [x] if learned else [], start=begin, slopes=learned,
+                checked=False,
+            )  # fmt: skip
+            of_unary += d
+            if found is not None:
+                of_matrices += found
+            if needs[4]:
+                v = p.clamp(min=torch.finfo(p.dtype).tiny).log() if u.map == Map.SOFTMAX else p
+                of_weight += _total(d, v)
+            _add_slopes(of_tables, model, rest, needs[6 + terms :], x, d)
+            g = back.clone() if u.step == 1 else torch.add(back, g, alpha=1 - u.step)
+        return (
+            None, None, g if needs[2] else None, of_unary if needs[3] else None,
+            of_weight.to(weight) if needs[4] else None, of_steps.to(steps) if needs[5] else None,
+            *_slopes(of_matrices, weights, needs[6 : 6 + terms]),
+            *(t if need else None for t, need in zip(of_tables, needs[6 + terms :], strict=True)),
+        )  # fmt: skip
+
+
+def _add_slopes(
+    totals: Sequence[Tensor],
+    model: Model,
+    rest: Sequence[Tensor],
+    needs: Sequence[bool],
+    x: Tensor,
+    d: Tensor,
+) -> None:
+    """Add the derivatives of <d, P x> in the tables of the kernels, of those that need them."""
+    terms, first = len(model.terms), 0
+    for (operator, _), w in zip(model.terms, rest[:terms], strict=False):
+        last = first + len(tables(operator))
+        if any(needs[first:last]):
+            g = matmul(d, w) if w.dim() else Potts(w).apply(d)
+            each = slopes(operator, rest[terms + first : terms + last], x, g)
+            for total, slope in zip(totals[first:last], each, strict=True):
+                total += slope
+        first = last
+
+
+def _steps_again(
+    model: Model,
+    updates: Sequence[Update],
+    x: Tensor,
+    unary: Tensor,
+    settings: Settings,
+    rest: Sequence[Tensor],
+    g: Tensor,
+    needed: Sequence[bool],
+) -> list[Tensor | None]:
+    """The gradients of ``_Steps``, differentiable, by operations that autograd sees through."""
+    y = x
+    for k, u in enumerate(updates):
+        v = model.term_by_term(y, rest[: len(model.terms)]) + unary
+        scaled = u.scale * v if settings.weight is None else v * (-1 / settings.weight.to(v))
+        p = _ORACLES[u.map](scaled, 1.0)
+        y = torch.lerp(y, p, u.step if settings.steps is None else settings.steps[k].to(y))
+    given = (x, unary, *settings, *rest)
+    inputs = [t for t, need in zip(given, needed, strict=True) if need and t is not None]
+    found = iter(torch.autograd.grad(y, inputs, g, create_graph=True, allow_unused=True))
+    return [next(found) if need else None for need in needed]
+
+
+def _total(a: Tensor, b: Tensor) -> Tensor:
+    """<a, b> over all entries, in float64."""
+    return (a * b).sum(-1).sum(dtype=torch.float64)
+
+
 def _again(
     model: Model,
     updates: Sequence[Update],
@@ -326,12 +499,13 @@ def _is_symmetric(K: Operator) -> bool:
 
 def _add_lattice(native: Any, K: Lattice) -> None:
     images = math.prod(K.index.shape[:-2])
-    index, splat, slice = (t.reshape(images, *t.shape[-2:]).contiguous() for t in (K.index, K.splat, K.slice))
-    shift = None if K.shift is None else K.shift.reshape(images, -1).contiguous()
+    given = (K.index, K.splat.detach(), K.slice.detach())
+    index, splat, slice = (t.reshape(images, *t.shape[-2:]).contiguous() for t in given)
+    shift = None if K.shift is None else K.shift.detach().reshape(images, -1).contiguous()
     native.add_lattice(index, splat, slice, K.neighbors, shift, TAP, K.identity, ORDERS[K.blur])
 
 
 def _add_grid(native: Any, K: Separable, shift: Tensor | None) -> None:
     if shift is not None:
-        shift = shift.reshape(math.prod(shift.shape[:-1]), -1).contiguous()
+        shift = shift.detach().reshape(math.prod(shift.shape[:-1]), -1).contiguous()
     native.add_grid(list(K.shape), *K.banded, shift)  # type: ignore[misc]  # ``refuse_parts`` checks for None

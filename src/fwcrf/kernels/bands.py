@@ -161,8 +161,8 @@ def _range(*ends: int) -> Tensor:
 
 def _sigma(taps: Tensor) -> float:
     """The standard deviation of the Gaussian with these taps."""
-    if len(taps) < 2 or float(taps[1]) == 0:
+    if len(taps) < 2 or taps[1].item() == 0:
         return 0.0
     at = min(len(taps) - 1, max(8, len(taps) // 8))  # where a tap differs from 1 by enough for float32
-    known = float(taps[at])
+    known = taps[at].item()
     return at / math.sqrt(-2 * math.log(known)) if 0 < known < 1 else math.inf

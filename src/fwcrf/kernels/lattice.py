@@ -196,6 +196,21 @@ class Lattice(Operator):
         y = y.view(arranged.shape)
         return y.permute(*[axes.index(a) for a in range(len(batch))], -2, -1)
 
+    def slopes(self, x: Tensor, g: Tensor) -> list[Tensor]:
+        """The derivatives of <g, K x> in the weights and the shift, of a symmetric kernel, without gradients.
+
+        x has the batch of the lattice, or any batch if the lattice has none.
+        """
+        rows = self.index[..., 0].numel()
+        x, g = (t.detach().reshape(-1, rows, t.shape[-1]) for t in (x, g))
+        index, splat = self.index.flatten(0, -2), self.splat.flatten(0, -2)
+        found = [
+            ops.filter_slopes(x, g, index, splat, self.neighbors, TAP, self.identity).view_as(self.splat)
+        ]
+        if self.shift is not None:
+            found.append((g * x).sum((0, -1)).view_as(self.shift))
+        return found
+
     @property
     def T(self) -> Lattice:
         transposed: dict[BlurOrder, BlurOrder] = {

@@ -18,7 +18,7 @@ from torch import Tensor
 from fwcrf.compatibility import Potts
 from fwcrf.energy import Energy
 from fwcrf.engine.limits import Refusal, Task, refuse_methods, refuse_task
-from fwcrf.engine.model import Model
+from fwcrf.engine.model import NUMBERS, Model, Settings
 from fwcrf.engine.update import Dual, Map, Scheduled, Update
 from fwcrf.regularizers import Entropy, Regularizer, Simplex, SquaredL2
 from fwcrf.solvers.admm import ADMM
@@ -26,6 +26,8 @@ from fwcrf.solvers.frank_wolfe import FrankWolfe, regularized
 from fwcrf.solvers.mirror_descent import EntropicDescent, ProjectedGradient, ProximalGradient
 from fwcrf.solvers.solver import Solver
 from fwcrf.stepsizes import Adaptive, Constant, Schedule, Stepsize
+from fwcrf.stepsizes import Sequence as StepSequence
+from fwcrf.torch_ops.native import transformed
 
 __all__ = ["Plan", "Refusal", "arrays_per_label", "as_updates", "plan"]
 
@@ -42,10 +44,11 @@ class Plan:
 
     model: Model
     updates: Sequence[Update]
+    settings: Settings = NUMBERS
 
     def run(self, x0: Tensor | None, unary: Tensor) -> Tensor:
         """The point after the last step, from ``x0`` or from softmax(-unary) if it is None."""
-        return self.model.run(x0, unary, self.updates)
+        return self.model.run(x0, unary, self.updates, self.settings)
 
     def __str__(self) -> str:
         return f"native engine: {len(self.updates)} steps in one call ({', '.join(self.model.methods)})"
@@ -59,6 +62,8 @@ def plan(
     ``watched`` if a trace, a tolerance or a callback reads every iterate.
     """
     updates = as_updates(solver, num_steps)
+    known = not isinstance(updates, Refusal) and type(solver) is FrankWolfe
+    settings = _settings(solver, num_steps) if known else NUMBERS  # type: ignore[arg-type]
     f.pairwise.check(f.unary)
     if watched:
         return Refusal("trace=, tol= or callback= reads every iterate")
@@ -67,8 +72,8 @@ def plan(
     model = f.pairwise.engine()
     if isinstance(model, Refusal):
         return model
-    refusal = model.refuse(f.unary if x0 is None else x0, f.unary, updates)
-    return Plan(model, updates) if refusal is None else refusal
+    refusal = model.refuse(f.unary if x0 is None else x0, f.unary, updates, settings)
+    return Plan(model, updates, settings) if refusal is None else refusal
 
 
 def arrays_per_label(
@@ -109,7 +114,8 @@ def as_updates(solver: Solver, num_steps: int) -> Sequence[Update] | Refusal:
         return _admm(solver, num_steps)  # type: ignore[arg-type]
     if kind not in (FrankWolfe, ProjectedGradient, ProximalGradient, EntropicDescent):
         return Refusal(f"the steps of {kind.__name__} are not updates of single rows")
-    steps = _steps(solver.stepsize, num_steps)  # type: ignore[attr-defined]
+    learnable = kind is FrankWolfe and type(solver.regularizer) is not Simplex  # type: ignore[attr-defined]
+    steps = _steps(solver.stepsize, num_steps, tensors=learnable)  # type: ignore[attr-defined]
     if isinstance(steps, Refusal):
         return steps
     if kind is ProjectedGradient:
@@ -142,13 +148,36 @@ def _oracle(solver: FrankWolfe) -> Update | Refusal:
         return Update(Map.VERTEX, -1.0)
     if type(r) not in (Entropy, SquaredL2):
         return Refusal(f"the oracle of {type(r).__name__} is neither softmax, projection nor vertex")
-    if isinstance(r.weight, Tensor):  # type: ignore[attr-defined]
-        return Refusal("the weight of the regularizer (lambda) is learned, or differs between nodes")
-    return Update(Map.SOFTMAX if type(r) is Entropy else Map.PROJECT, -1 / r.weight)  # type: ignore[attr-defined]
+    weight = r.weight  # type: ignore[attr-defined]
+    if isinstance(weight, Tensor):
+        if not _is_number(weight):
+            return Refusal("the weight of the regularizer (lambda) differs between nodes, or is traced")
+        weight = weight.item()
+    return Update(Map.SOFTMAX if type(r) is Entropy else Map.PROJECT, -1 / weight)
 
 
-def _steps(rule: Stepsize, num_steps: int) -> Sequence[float] | Refusal:
-    """The step sizes of a rule that depends on k only, an array if many differ; else a refusal."""
+def _settings(solver: FrankWolfe, num_steps: int) -> Settings:
+    """The tensors among the weight of the regularizer and the step sizes."""
+    weight, rule = getattr(solver.regularizer, "weight", None), solver.stepsize
+    steps: list[float | Tensor] = []
+    if type(rule) is StepSequence and isinstance(rule.steps, Tensor):
+        steps = [rule.at(k) for k in range(num_steps)]
+    return Settings(
+        weight if isinstance(weight, Tensor) else None,
+        torch.stack(steps) if steps else None,  # type: ignore[arg-type]
+    )
+
+
+def _is_number(value: Tensor) -> bool:
+    """True for a tensor on the CPU with one number that can be read."""
+    return value.dim() == 0 and value.is_cpu and not transformed(value)
+
+
+def _steps(rule: Stepsize, num_steps: int, *, tensors: bool) -> Sequence[float] | Refusal:
+    """The step sizes of a rule that depends on k only, an array if many differ; else a refusal.
+
+    With ``tensors``, also of a tensor of step sizes.
+    """
     if not isinstance(rule, Schedule):
         return Refusal(f"the step sizes of {type(rule).__name__} depend on x")
     constant = type(rule) is Constant
@@ -156,7 +185,11 @@ def _steps(rule: Stepsize, num_steps: int) -> Sequence[float] | Refusal:
     steps = [] if constant or num_steps <= _FEW else array("d")
     for k in range(1 if constant else num_steps):
         if isinstance(a := rule.step if constant else rule.at(k), Tensor):  # type: ignore[attr-defined]
-            return Refusal("the step sizes are learned, or differ between images")
+            if not tensors or type(rule) is not StepSequence or not isinstance(rule.steps, Tensor):
+                return Refusal("the step sizes are learned, or differ between images")
+            if not _is_number(a):
+                return Refusal("the step sizes differ between images, or are traced")
+            a = a.item()
         steps.append(a)
     return steps * num_steps if constant else steps
 

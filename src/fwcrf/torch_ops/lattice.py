@@ -286,6 +286,14 @@ class _Filter(torch.autograd.Function):
         return tuple(grads)
 
 
+def filter_slopes(
+    x: Tensor, g: Tensor, index: Tensor, splat: Tensor, neighbors: Tensor, tap: float, identity: float
+) -> Tensor:
+    """The derivative of <g, filtered x> in the weights, of a symmetric filter; ``(n, corners)``."""
+    tables = index, splat, neighbors, tap, identity, 0
+    return _corner_dots(x, g, *tables).add_(_corner_dots(g, x, *tables))
+
+
 _CHANNELS = {torch.float32: 4 * _core.ModelF32.lanes(), torch.float64: 4 * _core.ModelF64.lanes()}
 
 

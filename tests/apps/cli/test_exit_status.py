@@ -13,6 +13,7 @@ CONFIG = """
 data: {name: splits, root: ROOT, crop: [25, 25]}
 model: {name: mobilenetv2, settings: {depth: 0.125}}
 crf: {num_steps: 1}
+optimizer: {crf_lr: 10.0}
 epochs: 1
 batch_size: 4
 run: {workers: 0}
