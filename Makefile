@@ -47,14 +47,14 @@ check: $(VENV)/.check ## lint, formatting (Python and C++), types
 bench: $(VENV)/.bench ## time the library and its peers
 	$(BIN)/fwcrf bench $(ARGS)
 
-experiments: $(VENV)/.package ## do the paper's experiments again (an hour or two; needs FWCRF_DATA)
+experiments: $(VENV)/.package ## do the paper's experiments again (hours; needs FWCRF_DATA)
 	$(BIN)/fwcrf experiment all --output experiments-output $(ARGS)
 
 # Both say how long each experiment took; what was measured before is not measured again.
 bench-inference: $(VENV)/.package ## energies and accuracies over 32 images (ten minutes; needs FWCRF_DATA)
 	$(BIN)/fwcrf experiment energy lambda potts-miou --images 32 --output experiments-output/inference $(ARGS)
 
-bench-joint: $(VENV)/.package ## network and CRF trained together, one seed (40 minutes; needs FWCRF_DATA)
+bench-joint: $(VENV)/.package ## network and CRF trained together, one seed (an hour; needs FWCRF_DATA)
 	$(BIN)/fwcrf experiment joint --seeds 0 --output experiments-output/joint $(ARGS)
 
 docs: $(VENV)/.docs ## build the documentation into site/

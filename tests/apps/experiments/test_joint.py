@@ -261,8 +261,9 @@ def test_missing_data_is_named(made, tmp_path, missing):
 
     shutil.copytree(made, tmp_path / "data")
     (tmp_path / "data" / missing).unlink()
-    with pytest.raises(FileError, match=missing.rsplit("/", 1)[1]):
-        run(["joint"], setup_of(tmp_path / "data", tmp_path / "out"))
+    with pytest.raises(FileError, match=f"has no {missing}; leave out the experiment joint"):
+        run(["energy", "joint"], setup_of(tmp_path / "data", tmp_path / "out"))
+    assert not (tmp_path / "out" / "energy.csv").exists()
 
 
 # --- verdicts ---------------------------------------------------------------------------------------

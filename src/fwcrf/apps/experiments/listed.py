@@ -32,3 +32,6 @@ EXPERIMENTS: dict[str, Callable[[Setup], Outcome]] = {
     "per-class": per_class.run,
     "trainable": trainable.run,
 }
+
+# Files in the data folder that an experiment needs besides voc2012.
+NEEDS = {"joint": ("camvid/test.txt", "weights/espnet_p2q8_camvid.safetensors")}

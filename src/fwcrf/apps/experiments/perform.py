@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from datetime import date
 
 from fwcrf import __version__
-from fwcrf.apps.experiments.listed import EXPERIMENTS
+from fwcrf.apps.experiments.listed import EXPERIMENTS, NEEDS
 from fwcrf.apps.experiments.outcome import Outcome, write
 from fwcrf.apps.experiments.report import write_report
 from fwcrf.apps.experiments.setup import Setup
+from fwcrf.apps.files import FileError
 
 
 def run(names: Sequence[str], setup: Setup) -> list[Outcome]:
@@ -18,6 +19,9 @@ def run(names: Sequence[str], setup: Setup) -> list[Outcome]:
     for name in names:
         if name not in EXPERIMENTS:
             raise ValueError(f"there is no experiment {name!r}; expected one of {', '.join(EXPERIMENTS)}.")
+        for needed in NEEDS.get(name, ()):
+            if not (setup.data / needed).is_file():
+                raise FileError(f"{setup.data} has no {needed}; leave out the experiment {name}, or add it.")
     outcomes = []
     for name in names:
         setup.progress(f"--- {name}", 0)
