@@ -1,4 +1,4 @@
-"""Use the native module of a wheel with numpy alone: use_core.py WHEEL. For a Python without torch at hand."""
+"""Use the native module of a wheel with numpy alone: use_core.py WHEEL. For a Python without torch."""
 
 import importlib.util
 import sys
