@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def differences(tag, repository):
-    """A sentence for each difference of tag and version, of repository and address, or of the changelog."""
+    """A sentence for each difference: of tag and version, repository and address, or a changelog without."""
     version = re.search(r'^__version__ = "(.*)"$', (ROOT / "src/fwcrf/__init__.py").read_text(), re.M)[1]
     listed = re.search(r'^Repository = "(.*)"$', (ROOT / "pyproject.toml").read_text(), re.M)[1]
     if tag != f"v{version}":

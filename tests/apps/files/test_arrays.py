@@ -63,7 +63,7 @@ class Harm:
 
 def test_nothing_is_unpickled(tmp_path):
     np.save(tmp_path / "a.npy", np.array([Harm()], object), allow_pickle=True)
-    np.savez(tmp_path / "a.npz", np.array([Harm()], object), allow_pickle=True)
+    np.savez(tmp_path / "a.npz", np.array([Harm()], object))
     (tmp_path / "b.npy").write_bytes(pickle.dumps(Harm()))
     with pytest.raises(FileError, match="Python objects, which are not read because they can run code"):
         read_npy(tmp_path / "a.npy")

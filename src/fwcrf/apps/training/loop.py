@@ -309,7 +309,7 @@ class _Part:
 
 
 def _seed(*key: int) -> None:
-    torch.manual_seed(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0] >> 1))
+    torch.manual_seed(int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0]) >> 1)
 
 
 @contextmanager
