@@ -98,9 +98,10 @@ def test_classifiers_name_the_pythons_that_are_built_and_tested():
     assert PROJECT["requires-python"] == f">={listed[0]}"
 
 
-def test_classifiers_name_the_systems_that_have_wheels():
+def test_classifiers_name_the_system_on_which_tests_have_run():
+    """Workflows build wheels for more systems: each is listed here when its tests have passed."""
     listed = re.findall(r"Operating System :: (?:\w+ :: )?(\w+)", "\n".join(PROJECT["classifiers"]))
-    assert listed == ["MacOS", "Windows", "Linux"]
+    assert listed == ["Linux"]
     workflow = yaml.safe_load((ROOT / ".github/workflows/wheels.yml").read_text())
     runners = [each["os"] for each in workflow["jobs"]["wheels"]["strategy"]["matrix"]["include"]]
     assert [each.partition("-")[0] for each in runners] == ["ubuntu", "ubuntu", "macos", "windows"]
