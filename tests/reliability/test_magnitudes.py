@@ -155,7 +155,7 @@ def test_the_layer(gradient):
         crf(IMAGE, logits)
 
 
-@pytest.mark.filterwarnings("ignore:no pixel changed")
+@pytest.mark.filterwarnings("ignore:no pixel changed", "ignore:logits has shape.*which fits; but so do")
 def test_refine_and_points():
     image = IMAGE.permute(1, 2, 0).numpy()
     logits = np.sign(normal(H, W, L, seed=1).numpy()).astype(np.float32) * np.float32(3e38)

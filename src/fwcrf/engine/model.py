@@ -34,6 +34,7 @@ from fwcrf.kernels.lattice import ORDERS, TAP, Lattice
 from fwcrf.kernels.operator import Operator, check_values
 from fwcrf.kernels.separable import Separable
 from fwcrf.torch_ops.native import check_finite, empty, empty_like, matmul, threads_for
+from fwcrf.torch_ops.printed import in_one_line
 from fwcrf.torch_ops.simplex import project_onto_simplex, softmax
 
 _MOST_STEPS = 4096  # of one native call, whose arguments take memory for each step
@@ -45,6 +46,8 @@ class Settings(NamedTuple):
 
     weight: Tensor | None = None  # lambda: the scale of every update is -1 / lambda
     steps: Tensor | None = None  # (number of updates,)
+
+    __repr__ = in_one_line
 
     @property
     def learned(self) -> bool:

@@ -28,6 +28,7 @@ from fwcrf.solvers.solver import Solver
 from fwcrf.stepsizes import Adaptive, Constant, Schedule, Stepsize
 from fwcrf.stepsizes import Sequence as StepSequence
 from fwcrf.torch_ops.native import transformed
+from fwcrf.torch_ops.printed import in_one_line
 
 __all__ = ["Plan", "Refusal", "arrays_per_label", "as_updates", "plan"]
 
@@ -45,6 +46,8 @@ class Plan:
     model: Model
     updates: Sequence[Update]
     settings: Settings = NUMBERS
+
+    __repr__ = in_one_line
 
     def run(self, x0: Tensor | None, unary: Tensor) -> Tensor:
         """The point after the last step, from ``x0`` or from softmax(-unary) if it is None."""

@@ -21,6 +21,7 @@ run: {workers: 0}
 REFINE = "refine scenes/images/0.png -s scenes/scores/0.npy"
 BATCH = "batch scenes/images -s scenes/scores -j 1"
 TUNE = "tune scenes/images -s scenes/scores -t scenes/truth -j 1 --trials 1 --images 1"
+FIT = "fit scenes/images -s scenes/scores -t scenes/truth -j 1 --updates 1 --folds 2 --crop 8 --learn weights"
 # Status and arguments.
 TABLE = f"""
 0  --help
@@ -88,6 +89,16 @@ TABLE = f"""
 2  {TUNE} -o best.yaml --solver nope
 2  tune scenes/images -o best.yaml
 2  tune list.csv -s scenes/scores -o best.yaml
+0  fit --help
+0  {FIT} -o best.yaml
+1  {FIT} -o nowhere/best.yaml
+1  fit scenes/images -s scenes/scores -t nowhere -o best.yaml
+2  fit
+2  {FIT} -o best.txt
+2  {FIT} -o best.yaml --learn mu
+2  {FIT} -o best.yaml --updates 0
+2  {FIT} -o best.yaml --solver nope
+2  fit scenes/images -o best.yaml
 0  map --help
 0  map a.uai
 0  map a.uai -o a.MAP --solver efw --lambda 0.5

@@ -183,7 +183,8 @@ def test_void_pixels_do_not_count(items, calls):
 
 
 def test_parameters_go_in_and_out():
-    two = Settings(kernels=[*Settings().kernels, {"kind": "bilateral", "xy": [3.0, 4.0], "color": 5}])
+    kernels = [*Settings().kernels, {"kind": "bilateral", "xy": [3.0, 4.0], "color": 5}]
+    two = replace(Settings(), kernels=kernels)
     found = parameters(two)
     assert found == {
         "lambda": 1.0, "temperature": 1.0, "steps": 5, "balance": 0.3,

@@ -12,7 +12,7 @@ import argparse
 import json
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -38,17 +38,19 @@ from fwcrf.apps.tuning.table import Areas
 # The default, and two more starts: far from the best settings for these images, and near.
 STARTS: dict[str, Settings] = {
     "default": Settings(),
-    "broad": Settings(
+    "broad": replace(
+        Settings(),
         kernels=[
             {"kind": "spatial", "xy": 3.0, "weight": 1.0},
             {"kind": "bilateral", "xy": 80.0, "color": 13.0, "weight": 1.0},
-        ]
+        ],
     ),
-    "sharp": Settings(
+    "sharp": replace(
+        Settings(),
         kernels=[
             {"kind": "spatial", "xy": 3.0, "weight": 0.6},
             {"kind": "bilateral", "xy": 50.0, "color": 5.0, "weight": 4.0},
-        ]
+        ],
     ),
 }
 

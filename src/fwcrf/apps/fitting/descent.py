@@ -24,6 +24,7 @@ from fwcrf.apps.tuning.table import read_truth
 from fwcrf.compatibility import compatibility
 from fwcrf.layer import DenseCRF
 from fwcrf.losses import lovasz_softmax
+from fwcrf.torch_ops.printed import in_one_line
 
 GROUPS = ("lambda", "weights", "bandwidths", "label-weights", "compatibility")
 # Logarithms of parameters stay this close to their start, a factor of 50.
@@ -53,6 +54,8 @@ class Example:
     logits: Tensor
     truth: Tensor
     spacing: tuple[float, ...]
+
+    __repr__ = in_one_line
 
 
 def read_example(item: Item, reading: Reading) -> Example:
