@@ -66,10 +66,9 @@ class SparseMRF:
             raise ValueError(
                 f"unary has shape {tuple(u.shape)}; expected (*batch, n, labels), none of them 0."
             )
+        graph = adjacency(u.shape[-2], as_tensor(edges)).to(u.device)
         if has_values(u) and bool(is_large(u.detach()).any()):
             u = bounded(u)
-        graph = adjacency(u.shape[-2], as_tensor(edges))
-        graph = graph.to(u.device)
         costs = potential(pairwise, len(graph.edges), u.shape[-1])
         given = _operator(costs, graph, u)
         _check_batch(given.batch_shape, u)
