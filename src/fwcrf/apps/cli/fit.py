@@ -7,9 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from fwcrf.apps.cli.flags import in_flags
+from fwcrf.apps.cli.labelled import (
+    Images,
+    Scores,
+    Source,
+    Truth,
+    Workers,
+    check_output,
+    journal_of,
+    labelled_items,
+    print_problems,
+    score_lines,
+)
 from fwcrf.apps.cli.options import reading_of, settings_of, takes
-from fwcrf.apps.cli.progress import print_warnings, progress, say
+from fwcrf.apps.cli.progress import progress
 
 if TYPE_CHECKING:
     from fwcrf.apps.batch.job import Reading
@@ -19,26 +30,13 @@ if TYPE_CHECKING:
 
 @takes(settings=settings_of, reading=reading_of)
 def fit(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="SOURCE",
-            help="A folder of images, or a .csv or .jsonl list of image, scores and truth.",
-            show_default=False,
-        ),
-    ],
+    source: Source,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Output file, the settings in YAML.")
     ],
     *,
-    scores: Annotated[
-        Path | None,
-        typer.Option("--scores", "-s", metavar="FOLDER", help="Folder of scores: cat.npy for cat.jpg."),
-    ] = None,
-    truth: Annotated[
-        Path | None,
-        typer.Option("--truth", "-t", metavar="FOLDER", help="Folder of true labels: cat.png for cat.jpg."),
-    ] = None,
+    scores: Scores = None,
+    truth: Truth = None,
     learn: Annotated[
         list[str] | None,
         typer.Option(
@@ -59,11 +57,9 @@ def fit(
     folds: Annotated[
         int, typer.Option(min=2, help="Parts of the images, each judged by a fit to the rest.")
     ] = 5,
-    images: Annotated[int, typer.Option(min=1, help="Largest number of images, drawn at random.")] = 40,
+    images: Images = 40,
     seed: Annotated[int, typer.Option(help="Random seed, of images, folds and crops.")] = 0,
-    workers: Annotated[
-        int | None, typer.Option("--workers", "-j", min=1, help="Processes (default: one per processor).")
-    ] = None,
+    workers: Workers = None,
     settings: Settings,
     reading: Reading,
 ) -> None:
@@ -74,24 +70,14 @@ def fit(
     """
     import random
 
-    from fwcrf.apps.batch.manifest import read_manifest
-    from fwcrf.apps.files.atomic import check_writable, is_special
     from fwcrf.apps.files.settings import write_settings
     from fwcrf.apps.fitting import GROUPS, Options, fit
 
-    if source.is_dir() and (scores is None or truth is None):
-        raise typer.BadParameter(f"{source} is a folder; it needs --scores and --truth.", param_hint="SOURCE")
-    if not source.is_dir() and (scores is not None or truth is not None):
-        raise typer.BadParameter(
-            f"{source} is a list, which names scores and truth itself.", param_hint="SOURCE"
-        )
     for name in learn or ():
         if name not in GROUPS:
             raise typer.BadParameter(f"{name!r}; expected any of {', '.join(GROUPS)}.", param_hint="--learn")
-    if output.suffix not in (".yaml", ".yml") and not is_special(output):
-        raise typer.BadParameter(f"{output} must end in .yaml or .yml.", param_hint="--output")
-    check_writable(output)
-    items = read_manifest(source, scores, truth=truth)
+    check_output(output, "--output", (".yaml", ".yml"))
+    items = labelled_items(source, scores, truth)
     items = random.Random(seed).sample(items, min(images, len(items)))
     options = Options(
         learn=tuple(learn) if learn else Options.learn,
@@ -110,12 +96,10 @@ def fit(
             options,
             num_folds=folds,
             num_workers=workers,
-            journal=None if is_special(output) else output.with_name(f"{output.stem}-trials.jsonl"),
+            journal=journal_of(output, "fit"),
             progress=advance,
         )
-    print_warnings(fitted.warnings)
-    for item, error in fitted.failures:
-        say(f"left out: {item.image}: {in_flags(error)}")
+    print_problems(fitted)
     summary = _summary(fitted, options.learn)
     write_settings(output, fitted.settings, summary)
     print(summary)
@@ -123,17 +107,10 @@ def fit(
 
 
 def _summary(fitted: Fitted, learn: tuple[str, ...]) -> str:
-    import math
-
     found = fitted.choice
-    difference = 100 * (found.miou - found.miou_start)
     lines = [
         f"mean IoU over {len(fitted.items)} images, {len(fitted.folds)} folds; fitted: {', '.join(learn)}",
-        f"scores alone     {100 * fitted.scores_alone:6.2f} %",
-        f"start            {100 * found.miou_start:6.2f} %",
-        f"cross-validated  {100 * found.miou:6.2f} %  difference {difference:+.2f} "
-        f"+- {100 * found.miou_error:.2f}; error per image {100 * math.expm1(-found.gain):+.1f} % "
-        f"+- {100 * found.error:.1f} %",
+        *score_lines(found, fitted.scores_alone),
     ]
     if fitted.start:
         lines.append(f"{'parameter':24s}{'start':>9s}{'folds, least to largest':>26s}{'all images':>12s}")

@@ -7,9 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fwcrf.apps.cli.flags import in_flags
+from fwcrf.apps.cli.labelled import (
+    Images,
+    Scores,
+    Source,
+    Truth,
+    Workers,
+    check_output,
+    journal_of,
+    labelled_items,
+    print_problems,
+    score_lines,
+)
 from fwcrf.apps.cli.options import reading_of, settings_of, takes
-from fwcrf.apps.cli.progress import print_warnings, progress, say
+from fwcrf.apps.cli.progress import progress
 
 if TYPE_CHECKING:
     from fwcrf.apps.batch.job import Reading
@@ -20,28 +31,15 @@ if TYPE_CHECKING:
 
 @takes(settings=settings_of, reading=reading_of)
 def tune(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="SOURCE",
-            help="A folder of images, or a .csv or .jsonl list of image, scores and truth.",
-            show_default=False,
-        ),
-    ],
+    source: Source,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FILE", help="Output file, the chosen settings in YAML.")
     ],
     *,
-    scores: Annotated[
-        Path | None,
-        typer.Option("--scores", "-s", metavar="FOLDER", help="Folder of scores: cat.npy for cat.jpg."),
-    ] = None,
-    truth: Annotated[
-        Path | None,
-        typer.Option("--truth", "-t", metavar="FOLDER", help="Folder of true labels: cat.png for cat.jpg."),
-    ] = None,
+    scores: Scores = None,
+    truth: Truth = None,
     trials: Annotated[int, typer.Option(min=1, help="Number of settings to try.")] = 64,
-    images: Annotated[int, typer.Option(min=1, help="Largest number of images, drawn at random.")] = 40,
+    images: Images = 40,
     only: Annotated[
         list[str] | None,
         typer.Option(
@@ -59,9 +57,7 @@ def tune(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also plot the trials: .png, .svg or .pdf.")
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option("--workers", "-j", min=1, help="Processes (default: one per processor).")
-    ] = None,
+    workers: Workers = None,
     settings: Settings,
     reading: Reading,
 ) -> None:
@@ -73,21 +69,13 @@ def tune(
     """
     import random
 
-    from fwcrf.apps.batch.manifest import read_manifest
-    from fwcrf.apps.files.atomic import check_writable, is_special
     from fwcrf.apps.files.settings import write_settings
     from fwcrf.apps.tuning import tune
     from fwcrf.apps.tuning.parameters import parameters, per_label
     from fwcrf.apps.tuning.report import write_plot, write_report
     from fwcrf.optional import needed
 
-    if source.is_dir() and (scores is None or truth is None):
-        raise typer.BadParameter(f"{source} is a folder; it needs --scores and --truth.", param_hint="SOURCE")
-    if not source.is_dir() and (scores is not None or truth is not None):
-        raise typer.BadParameter(
-            f"{source} is a list, which names scores and truth itself.", param_hint="SOURCE"
-        )
-    items = read_manifest(source, scores, truth=truth)
+    items = labelled_items(source, scores, truth)
     if per_class:
         settings = per_label(settings, _num_labels(items[0], reading))
     known = parameters(settings)
@@ -100,9 +88,7 @@ def tune(
         (report, "--report", (".html",)),
     ):
         if path is not None:
-            if path.suffix not in endings and not is_special(path):
-                raise typer.BadParameter(f"{path} must end in {' or '.join(endings)}.", param_hint=option)
-            check_writable(path)
+            check_output(path, option, endings)
     if plot is not None or report is not None:
         needed("matplotlib", "plot")
     items = random.Random(seed).sample(items, min(images, len(items)))
@@ -115,12 +101,10 @@ def tune(
             num_trials=trials,
             seed=seed,
             num_workers=workers,
-            journal=None if is_special(output) else output.with_name(f"{output.stem}-trials.jsonl"),
+            journal=journal_of(output, "trials"),
             progress=lambda trial: advance(f"{100 * trial.score:6.2f} %  {_point_text(trial.point)}"),
         )
-    print_warnings(tuned.warnings)
-    for item, error in tuned.failures:
-        say(f"left out: {item.image}: {in_flags(error)}")
+    print_problems(tuned)
     summary = _summary(tuned, seed)
     write_settings(output, tuned.settings, summary)
     if plot is not None:
@@ -132,19 +116,12 @@ def tune(
 
 
 def _summary(tuned: Tuned, seed: int) -> str:
-    import math
-
     from fwcrf.apps.tuning.parameters import at_limits, ranges
 
     found, limits = tuned.choice, tuned.limits
-    difference = 100 * (found.miou - found.miou_start)
     lines = [
         f"mean IoU over {tuned.num_images} images, {len(tuned.trials)} trials, seed {seed}",
-        f"scores alone     {100 * tuned.scores_alone:6.2f} %",
-        f"start            {100 * found.miou_start:6.2f} %  {_point_text(tuned.trials[0].point)}",
-        f"cross-validated  {100 * found.miou:6.2f} %  difference {difference:+.2f} "
-        f"+- {100 * found.miou_error:.2f}; error per image {100 * math.expm1(-found.gain):+.1f} % "
-        f"+- {100 * found.error:.1f} %",
+        *score_lines(found, tuned.scores_alone, _point_text(tuned.trials[0].point)),
     ]
     if found.reason:
         lines.append(f"The start is kept: {found.reason}.")
