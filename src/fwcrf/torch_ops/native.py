@@ -42,7 +42,8 @@ _WORK_PER_THREAD = 400_000
 
 # A forked child inherits an OpenMP pool without its threads, and the next parallel region, ours or
 # torch's own, would wait for them for ever. torch's data loaders do the same in their workers.
-os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 
 # --- tracing, transforms and gradients ------------------------------------------------------------

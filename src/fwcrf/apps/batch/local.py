@@ -128,9 +128,10 @@ def _stop(worker: _Worker) -> None:
 def _cause_of_death(process: BaseProcess) -> str:
     process.join()
     code = process.exitcode or 0
-    if code < 0:
-        hint = "; was there too little memory?" if -code == signal.SIGKILL else ""
-        return f"the worker process was ended by {signal.Signals(-code).name}{hint}"
+    if code < 0:  # a signal, which Windows has not
+        name = signal.Signals(-code).name
+        hint = "; was there too little memory?" if name == "SIGKILL" else ""
+        return f"the worker process was ended by {name}{hint}"
     return f"the worker process ended with status {code}"
 
 
