@@ -382,8 +382,8 @@ def test_large_logits_have_finite_gradients(solver, scale):
 @pytest.mark.parametrize(
     "solver, optimizer, rate, steps",
     [
-        ("l2fw", torch.optim.SGD, 0.1, 2000),
-        ("mf", torch.optim.Adam, 0.01, 2000),
+        ("l2fw", torch.optim.SGD, 0.1, 1000),
+        ("mf", torch.optim.Adam, 0.01, 1000),
         ("l2fw", torch.optim.Adam, 0.3, 100),
         ("efw", torch.optim.Adam, 0.3, 100),
         ("efw", torch.optim.SGD, 0.3, 100),

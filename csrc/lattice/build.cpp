@@ -331,7 +331,10 @@ Graph build_words(const Points<T>& points, const Layout& layout, const double* s
     std::vector<std::vector<std::int32_t>> renumber(threads);
     for (int t = 1; t < threads; ++t) {
         renumber[t].reserve(table[t].keys().size());
-        for (const Key<W>& key : table[t].keys()) renumber[t].push_back(table[0].insert(key));
+        for (const Key<W>& key : table[t].keys()) {
+            if (renumber[t].size() % 4096 == 0 && stop.asked(0)) return {};
+            renumber[t].push_back(table[0].insert(key));
+        }
     }
 #ifdef _OPENMP
 #pragma omp parallel num_threads(threads)
