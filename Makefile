@@ -95,7 +95,7 @@ triton: $(VENV)/.package ## tests of the Triton kernels, in the interpreter and 
 	$(BIN)/python -m pytest tests/kernels/test_lattice_triton.py $(ARGS)
 
 # The first of these builds the abi3 wheel, and its native module is tried with all of them.
-ABI3_PYTHONS ?= $(shell for p in python3.12 python3.13; do command -v $$p; done)
+ABI3_PYTHONS ?= $(shell for p in python3.12 python3.13; do $$p --version >/dev/null 2>&1 && command -v $$p; done)
 wheel-test: $(VENV)/.base ## build, repair, install and test the wheel in environments without a compiler
 	PYTHON=$(BIN)/python ABI3_PYTHONS="$(ABI3_PYTHONS)" tests/reliability/wheel_test.sh $(ARGS)
 
