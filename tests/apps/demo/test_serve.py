@@ -1,6 +1,9 @@
 """The program ``fwcrf demo``, up to where the server takes over."""
 
+import signal
 import socket
+import subprocess
+import sys
 import webbrowser
 
 import pytest
@@ -58,3 +61,13 @@ def test_a_port_that_is_taken(fwcrf_command):
 
 def test_warming_up_works():
     solve.warm_up()
+
+
+def test_an_interrupt_during_the_first_second_is_no_crash():
+    """The thread that warms up must not outlive the interpreter: native code on it would abort."""
+    command = [sys.executable, "-m", "fwcrf", "demo", "--port", "0", "--no-browser"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
+        assert "the demo is at" in server.stderr.readline()
+        server.send_signal(signal.SIGINT)
+        rest = server.communicate(timeout=60)[1]
+    assert server.returncode in (0, 130), rest

@@ -20,7 +20,8 @@ def serve(host: str = "127.0.0.1", port: int = 8420, *, browser: bool = True) ->
     from fwcrf.apps.demo.solve import warm_up
 
     listening = _listen(host, port)
-    threading.Thread(target=warm_up, daemon=True).start()
+    # Not a daemon: at the end of the interpreter, native code on such a thread would abort the process.
+    threading.Thread(target=warm_up).start()
     name = f"[{host}]" if ":" in host else host
     address = f"http://{name}:{listening.getsockname()[1]}/"
     if not is_loopback(host):
