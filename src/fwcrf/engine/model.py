@@ -406,7 +406,7 @@ def _add_slopes(
     x: Tensor,
     d: Tensor,
 ) -> None:
-    """Add the derivatives of <d, P x> in the tables of the kernels, of those that need them."""
+    """Add the derivatives of <d, P x> in the tables of kernels that need derivatives."""
     terms, first = len(model.terms), 0
     for (operator, _), w in zip(model.terms, rest[:terms], strict=False):
         last = first + len(tables(operator))
