@@ -17,11 +17,11 @@ EDITABLE := --no-build-isolation --config-settings=build-dir=build/{wheel_tag} \
 	--config-settings=cmake.define.FWCRF_CHECK_ISA=ON --editable
 # Tests and benchmarks compare with them; the benchmarks also with the second list.
 TESTED_PEERS := pydensecrf2 entmax
-TIMED_PEERS := crfseg tqdm
+TIMED_PEERS := crfseg
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test browser check bench experiments bench-inference bench-joint docs clean reliability fuzz agree mutants sanitize snapshot triton wheel-test test-lowest lock
+.PHONY: help demo test browser check bench experiments bench-inference bench-joint docs clean reliability fuzz agree mutants sanitize snapshot triton integrations wheel-test test-lowest test-newest test-arm test-compilers lock
 
 help: ## list the targets
 	@awk -F ': .*## ' '/^[a-z-]+: .*## / { printf "make %-15s %s\n", $$1, $$2 }' Makefile
@@ -44,7 +44,7 @@ check: $(VENV)/.check ## lint, formatting (Python and C++), types
 	PATH=$(CURDIR)/$(BIN):$$PATH PYTHONPATH=src pyright --verifytypes fwcrf --ignoreexternal >build/verifytypes.log \
 		|| { cat build/verifytypes.log; exit 1; }
 
-bench: $(VENV)/.bench ## time the library and its peers
+bench: $(VENV)/.package $(VENV)/.bench ## time the library and its peers
 	$(BIN)/fwcrf bench $(ARGS)
 
 experiments: $(VENV)/.package ## do the paper's experiments again (hours; needs FWCRF_DATA)
@@ -54,7 +54,7 @@ experiments: $(VENV)/.package ## do the paper's experiments again (hours; needs 
 bench-inference: $(VENV)/.package ## energies and accuracies over 32 images (ten minutes; needs FWCRF_DATA)
 	$(BIN)/fwcrf experiment energy lambda potts-miou --images 32 --output experiments-output/inference $(ARGS)
 
-bench-joint: $(VENV)/.package ## network and CRF trained together, one seed (an hour; needs FWCRF_DATA)
+bench-joint: $(VENV)/.package ## network and CRF trained together, one seed (half an hour; needs FWCRF_DATA)
 	$(BIN)/fwcrf experiment joint --seeds 0 --output experiments-output/joint $(ARGS)
 
 docs: $(VENV)/.docs ## build the documentation into site/
@@ -92,15 +92,30 @@ snapshot: $(VENV)/.package ## write tests/api_snapshot.txt anew
 
 triton: $(VENV)/.package ## tests of the Triton kernels, in the interpreter and by compilation (installs 700 MB)
 	if $(IS_LOCKED); then $(HASHED) --requirement locks/triton.txt; else $(INSTALL) triton; fi
-	$(BIN)/python -m pytest tests/kernels/test_lattice_triton.py $(ARGS)
+	$(BIN)/python -m pytest tests/kernels/test_lattice_triton.py tests/kernels/test_triton_kernels.py $(ARGS)
+
+# transformers chooses other processors where torchvision is: its models are tested with both.
+integrations: $(VENV)/.package $(VENV)/.integrations ## tests with libraries too large for `make test`: napari with Qt (installs 400 MB)
+	QT_QPA_PLATFORM=offscreen $(BIN)/python -m pytest tests/integrations $(ARGS)
+	PYTHONPATH=$(VENV)/torchvision $(BIN)/python -m pytest tests/integrations/test_transformers.py $(ARGS)
 
 # The first of these builds the abi3 wheel, and its native module is tried with all of them.
 ABI3_PYTHONS ?= $(shell for p in python3.12 python3.13; do $$p --version >/dev/null 2>&1 && command -v $$p; done)
 wheel-test: $(VENV)/.base ## build, repair, install and test the wheel in environments without a compiler
-	PYTHON=$(BIN)/python ABI3_PYTHONS="$(ABI3_PYTHONS)" tests/reliability/wheel_test.sh $(ARGS)
+	PYTHON=$(CURDIR)/$(BIN)/python ABI3_PYTHONS="$(ABI3_PYTHONS)" tests/reliability/wheel_test.sh $(ARGS)
 
 test-lowest: $(VENV)/.base ## the test suite with the lowest versions of pyproject.toml (ARGS=torch==2.6.0 for another torch)
 	PYTHON=$(BIN)/python tests/reliability/lowest_test.sh $(ARGS)
+
+test-newest: $(VENV)/.base ## the test suite with the newest versions of all packages but torch (ARGS=python3.13 for another Python)
+	PYTHON=$(or $(ARGS),$(BIN)/python) sh tests/reliability/newest_test.sh
+
+NATIVE = PYTHON=$(CURDIR)/$(BIN)/python CMAKE=$(CURDIR)/$(BIN)/cmake NINJA=$(CURDIR)/$(BIN)/ninja
+test-arm: $(VENV)/.tools ## the native core for aarch64, run by qemu, against stored answers
+	$(NATIVE) sh tests/reliability/arm_test.sh $(ARGS)
+
+test-compilers: $(VENV)/.package ## the native core by Clang, by GCC for Windows, and on threads of its own (ARGS=clang for a part)
+	$(NATIVE) sh tests/reliability/compilers_test.sh $(ARGS)
 
 lock: ## write locks/ anew: the hashes of the versions in constraints.txt (needs Python 3.11)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -110,23 +125,35 @@ clean: ## remove everything the other targets made, .venv included
 	rm -rf $(VENV) build dist site demo-output experiments-output test-artefacts .hypothesis .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# torch is pinned, and installed before anything that could choose another build of it: the lock is installed without
-# dependencies, and constraints.txt after torch.
-$(VENV)/.base: constraints.txt locks/develop.txt
+# The tools that compile the core. Python 3.11 needs nothing else for that, so that `make -j` compiles while .base is
+# installed. torch is pinned, and installed before anything that could choose another build of it: the locks are
+# installed without dependencies, and constraints.txt after torch.
+$(VENV)/.tools: constraints.txt locks/build.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@if $(IS_LOCKED); then \
+		echo "installing locks/build.txt, hashes checked"; \
+		$(HASHED) --requirement locks/build.txt; \
+	else \
+		echo "the locks are for Python 3.11: installing the versions of constraints.txt, hashes not checked"; \
+		$(INSTALL) torch; \
+		$(INSTALL) scikit-build-core nanobind cmake ninja; \
+	fi
+	@touch $@
+
+# The dependencies of all extras but gpu. On other Pythons .core installs them, after torch.
+$(VENV)/.base: $(VENV)/.tools locks/develop.txt
 	@if $(IS_LOCKED); then \
 		echo "installing locks/develop.txt, hashes checked"; \
 		$(HASHED) --requirement locks/develop.txt; \
-	else \
-		echo "the locks are for Python 3.11: installing the versions of constraints.txt, hashes not checked"; \
+		$(INSTALL) torch; \
 	fi
-	$(INSTALL) torch
-	@$(IS_LOCKED) || $(INSTALL) scikit-build-core nanobind cmake ninja
 	@touch $@
 
-# The lock has the dependencies of all extras but gpu.
-$(VENV)/.package: $(VENV)/.base pyproject.toml CMakeLists.txt $(wildcard cmake/* csrc/*/*)
+$(VENV)/.core: $(VENV)/.tools pyproject.toml CMakeLists.txt $(wildcard cmake/* csrc/*/*)
 	if $(IS_LOCKED); then $(INSTALL) --no-deps $(EDITABLE) .; else $(INSTALL) $(EDITABLE) '.[test]'; fi
+	@touch $@
+
+$(VENV)/.package: $(VENV)/.base $(VENV)/.core
 	@touch $@
 
 $(VENV)/.check: pyproject.toml constraints.txt | $(VENV)/.package
@@ -150,13 +177,20 @@ define install_peers
 	@touch $@
 endef
 
-$(VENV)/.peers: constraints.txt | $(VENV)/.package
+$(VENV)/.peers: constraints.txt | $(VENV)/.base
 	$(call install_peers,$(TESTED_PEERS))
 
 $(VENV)/.bench: constraints.txt | $(VENV)/.peers
 	$(call install_peers,$(TIMED_PEERS))
 
+# torchvision without dependencies, aside: the build for CUDA, which asks for a torch for CUDA, serves here.
+$(VENV)/.integrations: pyproject.toml constraints.txt | $(VENV)/.base
+	if $(IS_LOCKED); then $(HASHED) --requirement locks/integrations.txt \
+		&& $(HASHED) --upgrade --target $(VENV)/torchvision --requirement locks/torchvision.txt; else \
+		$(INSTALL) '.[integrations]' && $(INSTALL) --no-deps --upgrade --target $(VENV)/torchvision torchvision; fi
+	@touch $@
+
 # Looked for once; `make browser` looks again.
-$(VENV)/.browser: | $(VENV)/.package
+$(VENV)/.browser: | $(VENV)/.base
 	@$(BIN)/python tests/apps/demo/browsers.py
 	@touch $@

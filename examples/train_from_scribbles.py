@@ -67,7 +67,8 @@ def scribbles(labels: np.ndarray, rng: np.random.Generator, length: int) -> np.n
         angle = rng.uniform(0, 2 * np.pi)
         for _ in range(length):
             row, column = round(y), round(x)
-            if not (0 <= min(row, column) <= max(row, column) < SIZE) or labels[row, column] != kind:
+            inside_image = 0 <= row < labels.shape[0] and 0 <= column < labels.shape[1]
+            if not inside_image or labels[row, column] != kind:
                 break
             drawn[row, column] = kind
             angle += rng.normal(0, 0.2)

@@ -17,7 +17,9 @@ import numpy as np
 import torch
 
 import fwcrf
-from fwcrf import losses, stepsizes
+from fwcrf import losses, official, stepsizes, theory
+from fwcrf.graphs import search
+from fwcrf.graphs.native import native_models
 from fwcrf.kernels import Bilateral, Gaussian, Spatial
 from fwcrf.pydensecrf import densecrf as dcrf
 from fwcrf.pydensecrf.utils import unary_from_softmax
@@ -102,10 +104,15 @@ def sparse_mrf() -> list:
     edges = torch.from_numpy(np.array([[0, 1], [1, 2], [2, 3], [3, 4], [4, 5], [0, 5]]))
     found: list = []
     mrf = fwcrf.SparseMRF(unary, edges, 0.5)
-    for solver in ("l2fw", "lp-trw", "lp-meshi"):
-        s = mrf.solve(solver=solver, num_steps=10)
+    for solver in ("l2fw", "mf", "lp-trw", "lp-meshi", "lp-bethe", "lp-rho", "lp-trws"):
+        s = mrf.solve(solver=solver, num_steps=4)
         found += [s.labels, s.probabilities, s.energy]
-    return found
+    s = mrf.solve()  # by an exact method; the others are called by themselves
+    (native,) = native_models(mrf)
+    searched = search.Search(native, unary.double(), 6, 1.0)
+    search.messages(searched)
+    annealed = search.annealed(native, unary.double(), 5, 0)
+    return [*found, s.labels, s.energy, s.bound, searched.labels, annealed]
 
 
 def drop_in() -> list:
@@ -114,7 +121,14 @@ def drop_in() -> list:
     d.addPairwiseGaussian(sxy=3, compat=3)
     picture = np.random.default_rng(0).integers(0, 256, (9, 12, 3), dtype=np.uint8)
     d.addPairwiseBilateral(sxy=20, srgb=13, rgbim=picture, compat=10)
-    return [np.array(d.inference(5)), np.array(d.klDivergence(d.startInference()[0]))]
+    d.addPairwiseGaussian(sxy=1, compat=np.array([1, 0, -1], np.float32))
+    Q, first, second = d.startInference()
+    d.stepInference(Q, first, second)
+    wide = dcrf.DenseCRF(40, 2)
+    wide.setUnaryEnergy(numbers(2, 40))
+    wide.addPairwiseEnergy(numbers(20, 40), compat=np.eye(2, dtype=np.float32))
+    answers = [d.inference(5), d.inference(3, solver="l2fw"), Q, wide.inference(3)]
+    return [*map(np.array, answers), np.array(d.klDivergence(Q))]
 
 
 LEARNED = ("weights", "compatibility", "lambda", "steps", "skip", "bandwidths")
@@ -134,8 +148,63 @@ def layer(learnable: Iterable[str] = ()) -> list:
 
 def loss() -> list:
     p = torch.from_numpy(likely(3, 9, 12, axis=0)).requires_grad_()
-    value = losses.energy(image(), p)
-    return [value, *(torch.autograd.grad(value.sum(), p) if value.requires_grad else ())]
+    target = torch.from_numpy(np.random.default_rng(3).integers(0, 3, (1, 9, 12)))
+    values = [
+        losses.energy(image(), p),
+        losses.gated_energy(image(), p),
+        losses.lovasz_softmax(p[None], target),
+        losses.boundary_cross_entropy(p[None].log(), target),
+    ]
+    slopes = [torch.autograd.grad(v.sum(), p)[0] for v in values if v.requires_grad]
+    return [losses.boundary_weights(target), *values, *slopes]
+
+
+def every_solver() -> list:
+    """All solvers by name, with all rules of step sizes on one of them, and all roundings."""
+    unary = torch.from_numpy(numbers(72, 3, seed=2))
+    E = fwcrf.Energy(fwcrf.pairwise.dense([kept[0]], 3), unary)
+    found: list = []
+    for name in fwcrf.solvers.names():
+        s = fwcrf.minimize(E, name, num_steps=2)
+        found += [s.probabilities, s.energy]
+    for rule in (
+        stepsizes.Harmonic(),
+        stepsizes.LineSearch(),
+        stepsizes.Adaptive(),
+        stepsizes.SegmentSearch(),
+    ):
+        found.append(fwcrf.minimize(E, fwcrf.solvers.get("l2fw", step=rule), num_steps=3).probabilities)
+    for rounding in ("nearest", "bcd", "merge"):
+        found.append(fwcrf.minimize(E, "l2fw", num_steps=3, rounding=rounding).labels)
+    return found
+
+
+def bounds() -> list:
+    unary = torch.from_numpy(numbers(30, 3, seed=2))
+    E = fwcrf.Energy(fwcrf.pairwise.Matrix(torch.from_numpy(numbers(90, 90)), num_labels=3), unary)
+    r = fwcrf.regularizers.SquaredL2(0.5)
+    x = torch.from_numpy(likely(30, 3, axis=-1))
+    found = [theory.conditional_gradient_norm(E, r, x), theory.tightness(E, r), theory.rounding_loss(E)]
+    found += [
+        np.array(theory.diameter(30)),
+        E.smoothness,
+        E.value(x),
+        E.grad(x),
+        E.curvature(x),
+    ]
+    bound = theory.StronglyConvexG(float(E.smoothness), r.strong_convexity, theory.diameter(30))
+    return [*found, np.array(float(bound.optimality_adaptive(5, 1.0)))]
+
+
+def papers_code() -> list:
+    """The layer of ``fwcrf.official``, made before the mode as all modules are."""
+    given = logits().requires_grad_()
+    out = theirs(image()[None] / 255, given[None])
+    found = [out]
+    if out.requires_grad and torch.is_grad_enabled():
+        with torch.autocast("cpu", enabled=False):
+            found += torch.autograd.grad(out.sum(), (given, *theirs.parameters()))
+    return found
 
 
 def minimized() -> list:
@@ -162,11 +231,17 @@ DOORS: dict[str, Callable[[], list]] = {
     "losses": loss,
     "SparseMRF": sparse_mrf,
     "drop-in": drop_in,
+    "every solver": every_solver,
+    "theory": bounds,
+    "official": papers_code,
 }
 
 # Made before the mode: modules take their parameters from torch's defaults, as all modules do. The image of
 # the operators has another size than all other images, so that no cache is filled for these.
 made = {names: fwcrf.DenseCRF(3, learnable=names, num_steps=3) for names in ((), LEARNED)}
+theirs = official.DenseGaussianCRF(
+    3, 20, 0.3, 3, solver="fw", params=official.FrankWolfeParams(regularizer="negentropy", x0_weight=0.5)
+)
 kept = [kernel.operator(image(8, 9)) for kernel in (Bilateral(20, 60, normalization="before"), Spatial(3))]
 
 

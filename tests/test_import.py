@@ -38,7 +38,10 @@ def modules():
 
 
 def test_optional_packages_are_not_imported(modules):
-    assert not {"skimage", "PIL", "scipy", "yaml", "rich", "typer", "nibabel"} & {*modules}
+    extras = {"skimage", "PIL", "scipy", "yaml", "rich", "typer", "nibabel", "matplotlib", "ray"}
+    integrated = {"monai", "napari", "onnx", "onnxruntime", "qtpy", "rasterio", "sklearn", "transformers"}
+    assert "fwcrf.hf" in modules and "fwcrf.activation" in modules
+    assert not (extras | integrated) & {*modules}
 
 
 def test_torch_comes_before_the_native_module(modules):
@@ -66,12 +69,13 @@ def test_refining_loads_neither_the_compiler_nor_computer_algebra():
 def test_import_is_quick():
     """In processor time, the least of several. The package alone costs nothing beside Python's own start."""
     alone = "import time; a = time.process_time(); import fwcrf; print((time.process_time() - a) / a)"
-    assert min(float(answer(alone)) for _ in range(5)) < 1.0
+    assert min(float(answer(alone)) for _ in range(3)) < 1.0
+    # Whether Python's collector visits all objects of torch meanwhile is chance, and takes as long.
     after_torch = (
-        "import torch, time; a = time.process_time(); from fwcrf import refine, DenseCRF;"
+        "import gc, torch, time; gc.disable(); a = time.process_time(); from fwcrf import refine, DenseCRF;"
         "print((time.process_time() - a) / a)"
     )
-    assert min(float(answer(after_torch)) for _ in range(3)) < 0.15
+    assert min(float(answer(after_torch)) for _ in range(2)) < 0.1
 
 
 def test_a_typing_mistake_is_an_attribute_error():

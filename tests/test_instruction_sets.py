@@ -1,18 +1,78 @@
 """Every instruction set gives the same lattice, answers equal to rounding, and stays inside its arrays."""
 
+import platform
+import re
 import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from helpers import DTYPES, Fenced, assert_rounding, environment, in_process, normal, points, run_fenced
 
 from fwcrf import _core
 from fwcrf.kernels import Lattice, Separable
+from fwcrf.pydensecrf import densecrf
 from fwcrf.torch_ops.simplex import softmax
 
 SHAPES = [(70, 1), (70, 2), (70, 3), (2, 45, 5), (70, 8), (70, 16)]
 CHANNELS = (1, 3, 8, 21, 40)
 LENGTHS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 21, 33, 150)
+
+
+def isa():
+    return _core.isa()
+
+
+@pytest.mark.skipif(
+    platform.machine() != "x86_64" or sys.platform != "linux", reason="reads /proc/cpuinfo of x86"
+)
+def test_the_instruction_sets_of_this_processor():
+    info = Path("/proc/cpuinfo").read_text()
+    flags = {*re.search(r"^flags\s*:(.*)$", info, re.M)[1].split()}
+    avx2, avx512 = {"avx2", "fma"} <= flags, {f"avx512{part}" for part in ("f", "dq", "bw", "vl")} <= flags
+    zen4 = "AuthenticAMD" in info and re.search(r"^cpu family\s*: 25$", info, re.M)
+    best = "avx512" if avx512 else "avx2" if avx2 else "generic"
+    with environment(FWCRF_ISA="avx512"):
+        assert in_process(isa, timeout=100) == best
+    with environment(FWCRF_ISA=""):
+        assert in_process(isa, timeout=100) == ("avx2" if avx512 and zen4 else best)
+
+
+def isa_of_rows():
+    """For rows of 2, 8, 9, 16, 17, 21, 24, 25, 32 and 33 floats."""
+    return [_core.isa_for_rows(4 * length) for length in (2, 8, 9, 16, 17, 21, 24, 25, 32, 33)]
+
+
+def test_rows_with_less_padding_have_narrower_vectors():
+    with environment(FWCRF_ISA=""):
+        alone, found = in_process(isa, timeout=100), in_process(isa_of_rows, timeout=100)
+    narrow = "avx2" if alone == "avx512" else alone
+    assert found == [narrow] * 2 + [alone] * 2 + [narrow] * 3 + [alone] * 3
+    with environment(FWCRF_ISA=alone):
+        assert in_process(isa_of_rows, timeout=100) == [alone] * 10
+
+
+def marginals():
+    """After three steps with numbers and with a matrix."""
+    found = []
+    for labels in (2, 5, 8, 12, 21, 24, 30):
+        rng = np.random.default_rng(labels)
+        for compat in (3.0, rng.uniform(0, 3, (labels, labels)).astype(np.float32)):
+            crf = densecrf.DenseCRF2D(23, 17, labels)
+            crf.setUnaryEnergy(rng.uniform(0, 3, (labels, 391)).astype(np.float32))
+            crf.addPairwiseGaussian(sxy=1, compat=compat)
+            found.append(np.array(crf.inference(3)))
+    return found
+
+
+def test_narrower_vectors_have_the_same_answers():
+    with environment(FWCRF_ISA=""):
+        found = in_process(marginals, timeout=100)
+    with environment(FWCRF_ISA="avx512"):
+        expected = in_process(marginals, timeout=100)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=2e-6)
 
 
 def filtered():

@@ -19,8 +19,9 @@ PACKAGE = Path(__file__).parents[1] / "src" / "fwcrf"
 # Every unit of the package, lowest first: a module, a folder, or a part of a folder (as "folder.part").
 # A file belongs to the longest entry that its name begins with.
 UNITS = """
+    openmp
     _core
-    renamed optional
+    renamed optional runtime lattice_geometry magnitudes
     torch_ops
     inputs
     features
@@ -28,17 +29,19 @@ UNITS = """
     compatibility
     engine
     pairwise
-    spectrum energy
+    spectrum energy certificates
     regularizers stepsizes rounding
     solvers
     lp graphs
     presets
-    theory gradients losses layer
-    changed arguments refinement points
-    pydensecrf
+    theory segments gradients losses layer
+    changed frames arguments refinement points stream activation
+    pydensecrf official
     __init__
-    apps apps.files apps.models apps.data examples apps.batch apps.evaluation apps.tuning apps.fitting
-    apps.training apps.experiments apps.bench apps.demo apps.cli
+    apps apps.files integrations.geotiff apps.models apps.data examples apps.batch apps.evaluation
+    apps.tuning apps.fitting apps.training apps.experiments apps.bench apps.demo apps.cli
+    integrations
+    hf
     plot
     __main__
 """
@@ -46,9 +49,11 @@ ORDER = UNITS.split()
 
 # Imports against the order: the file, the unit that it imports, and the reason.
 EXCEPTIONS = {
+    ("solvers/named.py", "graphs"): "the same for solvers of graphs",
     ("solvers/named.py", "lp"): "one table of names for all solvers; the import waits for a name of lp",
     ("__init__.py", "apps.files"): "fwcrf.read_uai and fwcrf.write_uai, imported on first use",
     ("__init__.py", "examples"): "fwcrf.examples, for type checkers",
+    ("__init__.py", "hf"): "fwcrf.hf, for type checkers",
     ("__init__.py", "plot"): "fwcrf.plot, for type checkers",
 }
 

@@ -20,6 +20,8 @@ ENVIRONMENT = {"python_version": "3.11", "python_full_version": "3.11.0"}
 LOCKS = sorted((ROOT / "locks").glob("*.txt"))
 # Its builds differ between indexes, and so do their hashes; constraints.txt has its exact version.
 WITHOUT_HASHES = {"torch"}
+# Extras that `make test` does without.
+APART = ("gpu", "napari", "integrations")
 
 
 def pins():
@@ -63,21 +65,22 @@ def test_every_pin_is_locked_once():
 
 
 def test_every_extra_is_locked():
-    develop = locked(ROOT / "locks" / "develop.txt")
+    develop, build = (locked(ROOT / "locks" / f"{name}.txt") for name in ("develop", "build"))
+    optional = PROJECT["project"]["optional-dependencies"]
+    apart = [Requirement(each) for extra in APART for each in optional[extra]]
     for one in extras():
         name = canonicalize_name(one.name)
         assert name in WITHOUT_HASHES or name in everything(), name
-        alone = one in [Requirement(each) for each in PROJECT["project"]["optional-dependencies"]["gpu"]]
-        assert alone or name in WITHOUT_HASHES or name in develop, name
+        assert one in apart or name in WITHOUT_HASHES or name in develop | build, name
         assert one.specifier.contains(pins()[name].removeprefix("=="))
 
 
 def test_tools_of_the_build_are_locked_and_bounded():
-    develop = locked(ROOT / "locks" / "develop.txt")
-    assert {"cmake", "ninja"} <= develop.keys()
+    build = locked(ROOT / "locks" / "build.txt")
+    assert {"cmake", "ninja"} <= build.keys()
     for one in map(Requirement, PROJECT["build-system"]["requires"]):
         assert {each.operator for each in one.specifier} == {">=", "<"}
-        assert one.specifier.contains(develop[one.name].removeprefix("=="))
+        assert one.specifier.contains(build[one.name].removeprefix("=="))
 
 
 def test_locks_name_no_index():

@@ -52,6 +52,16 @@ def test_scikit_build_core_finds_the_version():
     assert dynamic_metadata("version", settings) == fwcrf.__version__
 
 
+def test_the_second_distribution_has_the_version_and_the_pythons_of_the_first():
+    folder = ROOT / "packaging" / "pydensecrf-fwcrf"
+    found = tomllib.loads((folder / "pyproject.toml").read_text())
+    (needed,) = map(Requirement, found["project"]["dependencies"])
+    assert needed.name == "fwcrf" and needed.specifier.contains(fwcrf.__version__, prereleases=True)
+    assert found["project"]["requires-python"] == PROJECT["requires-python"]
+    source = found["tool"]["scikit-build"]["metadata"]["version"]["input"]
+    assert (folder / source).resolve() == ROOT / "src" / "fwcrf" / "__init__.py"
+
+
 @pytest.mark.parametrize(
     "path",
     [
@@ -61,6 +71,8 @@ def test_scikit_build_core_finds_the_version():
         "RELEASING.md",
         "recipe/recipe.yaml",
         ".github/ISSUE_TEMPLATE/config.yml",
+        "packaging/pydensecrf-fwcrf/pyproject.toml",
+        "packaging/pydensecrf-fwcrf/README.md",
     ],
 )
 def test_the_address_is_the_same_everywhere(path):
@@ -105,6 +117,13 @@ def test_classifiers_name_the_system_on_which_tests_have_run():
     workflow = yaml.safe_load((ROOT / ".github/workflows/wheels.yml").read_text())
     runners = [each["os"] for each in workflow["jobs"]["wheels"]["strategy"]["matrix"]["include"]]
     assert [each.partition("-")[0] for each in runners] == ["ubuntu", "ubuntu", "macos", "windows"]
+
+
+def test_the_page_of_the_installation_lists_the_extras():
+    page = (ROOT / "docs" / "install.md").read_text().partition("## Extras")[2].partition("\n## ")[0]
+    listed = re.findall(r"^\| `([a-z]+)` \|", page, re.M)
+    ours = {"docs", "test", "integrations", "dev"}  # for the project itself
+    assert sorted(listed) == sorted(PROJECT["optional-dependencies"].keys() - ours)
 
 
 # --- bounds --------------------------------------------------------------------------------------

@@ -111,5 +111,5 @@ def uniform_image():
 
 def test_names():
     assert rounding.get("bcd") is rounding.bcd
-    with pytest.raises(ValueError, match="expected nearest, bcd or a function"):
+    with pytest.raises(ValueError, match="expected nearest, bcd, merge or a function"):
         rounding.get("random")

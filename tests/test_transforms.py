@@ -112,7 +112,7 @@ def test_jit_trace_is_refused_with_a_remedy():
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor")  # of torch's compiler
-@pytest.mark.parametrize("learnable", [("lambda", "steps"), ("lambda",), ("steps",), ("weights", "skip")])
+@pytest.mark.parametrize("learnable", [("lambda",), ("steps", "weights", "skip")])
 def test_a_compiled_layer_learns_the_same(learnable):
     crf = fwcrf.DenseCRF(3, learnable=learnable, num_steps=3)
     image, logits = scene()

@@ -62,7 +62,31 @@ def test_workflows_call_targets_of_the_makefile():
     called = {name for step in steps() for name in re.findall(r"\bmake ([a-z-]+)", step.get("run", ""))}
     nightly = {each["run"] for each in jobs("nightly")["long"]["strategy"]["matrix"]["include"]}
     assert {"test", "check", "docs", "test-lowest"} <= called <= targets
-    assert {"sanitize", "fuzz", "agree", "mutants", "triton", "wheel-test"} <= nightly <= targets
+    assert (
+        {"sanitize", "fuzz", "agree", "mutants", "triton", "integrations", "wheel-test"} <= nightly <= targets
+    )
+
+
+@pytest.mark.parametrize("name", ["arm", "compilers"])
+def test_the_nightly_run_installs_the_compilers_that_a_target_needs(name):
+    """The target installs them for root only, which a workflow is not."""
+    script = (ROOT / "tests" / "reliability" / f"{name}_test.sh").read_text()
+    needed = {
+        package
+        for line in script.splitlines()
+        if "need.sh" in line
+        for package in re.fullmatch(r".*need\.sh (?:\"[^\"]*\"|\S+) \"?([^\"]*)\"?", line)[1].split()
+    }
+    steps = [step for step in jobs("nightly")["long"]["steps"] if f"'test-{name}'" in str(step.get("if"))]
+    (step,) = steps
+    assert needed and needed <= {*step["run"].split()}
+
+
+def test_wine_has_its_folder_outside_of_the_repository():
+    """The folder has a link to the file system's root, and scikit-build-core follows links below build/."""
+    script = (ROOT / "tests" / "reliability" / "compilers_test.sh").read_text()
+    assert re.findall(r"\bWINEPREFIX=(\S+ -d)", script) == ['"$(mktemp -d']
+    assert "wine" in script and len(re.findall(r"\bWINEPREFIX=", script)) == 1
 
 
 def test_workflows_read_unless_a_job_says_more():
@@ -85,6 +109,12 @@ def test_publishing_is_trusted_and_waits_for_wheels_and_source():
     assert publish["permissions"]["id-token"] == "write" and publish["environment"]["name"] == "pypi"
     assert "refs/tags/v" in publish["if"]
     assert "secrets." not in (GITHUB / "workflows" / "wheels.yml").read_text()
+
+
+def test_both_distributions_are_published():
+    built = [step.get("run", "") for step in jobs("wheels")["sdist"]["steps"]]
+    assert "python -m pip wheel --no-deps --wheel-dir dist packaging/pydensecrf-fwcrf" in built
+    assert (ROOT / "packaging" / "pydensecrf-fwcrf" / "pyproject.toml").exists()
 
 
 def test_wheels_bring_no_openmp_runtime():

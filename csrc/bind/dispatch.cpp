@@ -1,5 +1,7 @@
 #include "bind/dispatch.hpp"
 
+#include "bind/processor.hpp"
+
 #include <cstdlib>
 #include <cstring>
 
@@ -21,19 +23,21 @@ FWCRF_TABLE(avx2)
 FWCRF_TABLE(avx512)
 #endif
 
-static const Dispatch& choose() {
+// FWCRF_ISA, or null.
+static const char* wished() {
     const char* wish = std::getenv("FWCRF_ISA");
-    if (wish && !*wish) wish = nullptr;
+    return wish && *wish ? wish : nullptr;
+}
+
+static const Dispatch& choose() {
+    const char* const wish = wished();
     const auto allowed = [wish](const char* isa) { return !wish || !std::strcmp(wish, isa); };
 #ifdef FWCRF_HAVE_AVX512
-    // Zen 4 computes vectors of 64 bytes in halves: they only add padding there.
-    if ((wish || !__builtin_cpu_is("amdfam19h")) && allowed("avx512") && __builtin_cpu_supports("avx512f") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw"))
-        return avx512::table;
+    // Vectors in halves only add padding.
+    if ((wish || !this_processor().halves) && allowed("avx512") && this_processor().avx512) return avx512::table;
 #endif
 #ifdef FWCRF_HAVE_AVX2
-    if ((allowed("avx2") || allowed("avx512")) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return avx2::table;
+    if ((allowed("avx2") || allowed("avx512")) && this_processor().avx2) return avx2::table;
 #endif
     (void)allowed;
     return generic::table;
@@ -42,6 +46,20 @@ static const Dispatch& choose() {
 const Dispatch& dispatch() {
     static const Dispatch& table = choose();
     return table;
+}
+
+static const Dispatch& narrow() {
+#if defined(FWCRF_HAVE_AVX2) && defined(FWCRF_HAVE_AVX512)
+    if (&dispatch() == &avx512::table && !wished()) return avx2::table;
+#endif
+    return dispatch();
+}
+
+const Dispatch& dispatch_for_rows(std::int64_t bytes) {
+    static const Dispatch& table = narrow();
+    // Rows of up to two vectors of 64 bytes, the last of which is at most half full; beyond, both pad alike.
+    const bool half = bytes <= 128 && (bytes - 1) % 64 < 32;
+    return half ? table : dispatch();
 }
 
 }  // namespace fwcrf

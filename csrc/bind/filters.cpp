@@ -1,8 +1,14 @@
 // Lattices, their calibration, and filters along an axis.
 #include "bind/arrays.hpp"
+#include "bind/bands.hpp"
 #include "lattice/build.hpp"
 #include "lattice/sample.hpp"
+#include "lattice/weights.hpp"
 #include "maps/features.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
 
 namespace fwcrf {
 namespace {
@@ -46,6 +52,48 @@ template <typename T> nb::tuple feature_bounds(In<T, 2> features) {
     return nb::make_tuple(finite, lows, highs);
 }
 
+// Bounds on the first d lattice quotients of all points, from bounds on their d features.
+std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>> quotient_range(const std::vector<double>& lowest,
+                                                                               const std::vector<double>& highest,
+                                                                               const std::vector<double>& scale) {
+    // Beyond so many lattice cells from the origin a double no longer resolves a cell.
+    constexpr double kFarthest = 0x1p45;
+    const std::size_t d = scale.size();
+    require(d >= 1 && lowest.size() == d && highest.size() == d, "a lowest and a highest value per feature");
+    std::vector<double> low(d), high(d);
+    double feature = 0, quotient = 0, largest = 0;
+    for (std::size_t j = 0; j < d; ++j) {
+        low[j] = lowest[j] * scale[j];
+        high[j] = highest[j] * scale[j];
+        require(std::isfinite(low[j]) && std::isfinite(high[j]), "finite features");
+        feature = std::max({feature, std::abs(lowest[j]), std::abs(highest[j])});
+        quotient = std::max({quotient, std::abs(low[j]), std::abs(high[j])});
+        largest = std::max(largest, scale[j]);
+    }
+    const double cells = static_cast<double>(d + 1);
+    if (quotient * cells > kFarthest) {
+        char text[256];
+        std::snprintf(text, sizeof text,
+                      "features reach %.3g standard deviations from the origin; expected less than about %.2g. Use "
+                      "larger bandwidths, or subtract the mean from the features.",
+                      feature, kFarthest / cells / largest);
+        throw nb::value_error(text);
+    }
+    // Coordinate j of the elevated point is sum_{i >= j} c_i - j c_{j-1}.
+    std::vector<std::int64_t> least(d), most(d);
+    double down = 0, up = 0;
+    for (std::size_t j = d; j-- > 0;) {
+        const double before = static_cast<double>(j);
+        down += low[j];
+        up += high[j];
+        const double from = (down - (j ? before * high[j - 1] : 0)) / cells;
+        const double to = (up - (j ? before * low[j - 1] : 0)) / cells;
+        least[j] = static_cast<std::int64_t>(std::floor(from)) - 2;
+        most[j] = static_cast<std::int64_t>(std::ceil(to)) + 2;
+    }
+    return {least, most};
+}
+
 template <typename T>
 Table build_lattice(In<T, 3> features, In<double, 1> scale, In<std::int64_t, 1> low, In<std::int64_t, 1> high,
                     Out<std::int32_t, 3> index, Out<T, 3> weight, Out<std::int64_t, 3> order, int threads,
@@ -69,16 +117,16 @@ Table build_lattice(In<T, 3> features, In<double, 1> scale, In<std::int64_t, 1> 
         graph =
             build(points, scale.data(), low.data(), high.data(), index.data(), weight.data(), order.data(), threads);
     }
-    auto* memory = new std::vector<std::int32_t>(std::move(graph.neighbors));
-    nb::capsule owner(memory, [](void* p) noexcept { delete static_cast<std::vector<std::int32_t>*>(p); });
-    return Table(memory->data(), {d + 1, static_cast<std::size_t>(graph.vertices), 2}, owner);
+    auto* memory = new Graph(std::move(graph));
+    nb::capsule owner(memory, [](void* p) noexcept { delete static_cast<Graph*>(p); });
+    return Table(memory->neighbors.data(), {d + 1, static_cast<std::size_t>(memory->vertices), 2}, owner);
 }
 
 // A lattice as (index, splat, slice, neighbours); the caller sets x, out, n, channels and shift.
 template <typename T>
 FilterArgs<T> lattice_args(std::size_t corners, const std::int32_t* index, const T* splat, const T* slice,
                            const In<std::int32_t, 3>& neighbors, double tap, double identity, int order, int threads) {
-    require(corners >= 2 && corners <= kMaxDim + 1, "2 to 17 corners");
+    require(corners >= 2 && corners <= kMaxCorners, "2 to 257 corners");
     require(neighbors.shape(0) == corners && neighbors.shape(2) == 2, "neighbours of every axis");
     require(order >= 0 && order <= 2 && threads >= 1, "order and threads");
     FilterArgs<T> l{};
@@ -93,6 +141,23 @@ FilterArgs<T> lattice_args(std::size_t corners, const std::int32_t* index, const
     l.order = static_cast<BlurOrder>(order);
     l.threads = threads;
     return l;
+}
+
+// See WeightsArgs, for the blur in ascending order of the axes.
+void normalized(In<std::int32_t, 2> index, In<float, 2> weight, In<std::int32_t, 3> neighbors, double tap,
+                int normalization, double gain, double least, double times, Out<float, 2> splat, Out<float, 2> slice,
+                int threads) {
+    require_same(index, weight, "shapes");
+    require_same(index, splat, "shapes");
+    require_same(index, slice, "shapes");
+    require(normalization >= 0 && normalization <= 3, "normalization");
+    FilterArgs<float> lattice = lattice_args<float>(index.shape(1), index.data(), weight.data(), weight.data(),
+                                                    neighbors, tap, 0.0, static_cast<int>(BlurOrder::forward), threads);
+    lattice.n = size(index, 0);
+    nb::gil_scoped_release release;
+    normalized_weights(WeightsArgs<float>{lattice, static_cast<Normalization>(normalization), static_cast<float>(gain),
+                                          static_cast<float>(least), static_cast<float>(times), splat.data(),
+                                          slice.data()});
 }
 
 // Returns false if x is not finite.
@@ -120,16 +185,27 @@ bool filter(In<T, 3> x, In<std::int32_t, 2> index, In<T, 2> splat, In<T, 2> slic
     return finite;
 }
 
-// dots += <left, blurred values of x at each corner>, over all images.
-template <typename T>
-void corner_dots(In<T, 3> left, In<T, 3> x, In<std::int32_t, 2> index, In<T, 2> splat, In<std::int32_t, 3> neighbors,
-                 double tap, double identity, int order, Out<T, 2> dots, int threads) {
-    const std::size_t n = x.shape(1), corners = index.shape(1), image = n * x.shape(2);
+// The matrix of corner_dots and row_products, for x (images, n, channels).
+template <typename T> const T* matrix_of(const Maybe<T, 2>& matrix, const In<T, 3>& x, const In<T, 3>& left) {
     const auto most = static_cast<std::size_t>(4 * native<T>().lanes());
     require(x.shape(2) >= 1 && x.shape(2) <= most, "number of channels");
     require_same(x, left, "arrays of one shape");
+    require(!matrix || (matrix->shape(0) == x.shape(2) && matrix->shape(1) == x.shape(2)), "a matrix over channels");
+    return matrix ? matrix->data() : nullptr;
+}
+
+// Over all images.
+template <typename T>
+void corner_dots(In<T, 3> left, In<T, 3> x, Maybe<T, 2> matrix, In<std::int32_t, 2> index, In<T, 2> splat,
+                 In<std::int32_t, 3> neighbors, double tap, double identity, int order, Out<T, 2> dots,
+                 std::optional<Out<T, 1>> products, int threads) {
+    const std::size_t n = x.shape(1), corners = index.shape(1), image = n * x.shape(2);
+    const T* const M = matrix_of<T>(matrix, x, left);
     require(index.shape(0) == n && splat.shape(0) == n && dots.shape(0) == n, "one row per point");
     require(splat.shape(1) == corners && dots.shape(1) == corners, "one weight per corner");
+    require(products || !matrix, "a matrix of a symmetric filter");
+    require(!products || (products->shape(0) == n && order == static_cast<int>(BlurOrder::symmetric)),
+            "one product per point, of a symmetric filter");
     FilterArgs<T> args =
         lattice_args(corners, index.data(), splat.data(), splat.data(), neighbors, tap, identity, order, threads);
     args.n = size(x, 1);
@@ -137,7 +213,24 @@ void corner_dots(In<T, 3> left, In<T, 3> x, In<std::int32_t, 2> index, In<T, 2> 
     nb::gil_scoped_release release;
     for (std::size_t g = 0; g < x.shape(0); ++g) {
         args.x = x.data() + g * image;
-        native<T>().corner_dots(args, left.data() + g * image, dots.data());
+        native<T>().corner_dots(args, left.data() + g * image, M, dots.data(), products ? products->data() : nullptr);
+    }
+}
+
+// out is (images, n), or (1, n) for the sum over images.
+template <typename T> void row_products(In<T, 3> left, In<T, 3> x, Maybe<T, 2> matrix, Out<T, 2> out, int threads) {
+    const std::size_t n = x.shape(1), image = n * x.shape(2);
+    const T* const M = matrix_of<T>(matrix, x, left);
+    require(out.shape(1) == n && (out.shape(0) == 1 || out.shape(0) == x.shape(0)), "one product per point");
+    require(threads >= 1, "threads >= 1");
+    FilterArgs<T> args{};
+    args.n = size(x, 1);
+    args.channels = size(x, 2);
+    args.threads = threads;
+    nb::gil_scoped_release release;
+    for (std::size_t g = 0; g < x.shape(0); ++g) {
+        args.x = x.data() + g * image;
+        native<T>().row_products(args, left.data() + g * image, M, out.data() + (out.shape(0) > 1 ? g * n : 0));
     }
 }
 
@@ -157,6 +250,18 @@ void lattice_diagonal(In<std::int32_t, 2> index, In<T, 2> weight, In<std::int64_
     diagonal(static_cast<std::int64_t>(n), static_cast<int>(corners) - 1, index.data(), weight.data(), order.data(),
              size(neighbors, 1), neighbors.data(), tap, identity, out.data(), slopes ? slopes->data() : nullptr,
              threads);
+}
+
+template <typename T>
+void adjoint(In<T, 2> of_weight, In<std::int64_t, 2> order, In<double, 1> scale, Out<T, 2> of_features, int threads) {
+    const std::size_t n = of_weight.shape(0), corners = of_weight.shape(1);
+    require(corners >= 2 && corners <= kMaxDim + 1 && threads >= 1, "2 to 17 corners, threads >= 1");
+    require(order.shape(0) == n && size(order, 1) == order_words(static_cast<int>(corners)), "one order per point");
+    require(scale.shape(0) == corners - 1, "a factor per feature");
+    require(of_features.shape(0) == n && of_features.shape(1) == corners - 1, "output shape");
+    nb::gil_scoped_release release;
+    embedding_adjoint(size(of_weight, 0), static_cast<int>(corners) - 1, of_weight.data(), order.data(), scale.data(),
+                      of_features.data(), threads);
 }
 
 // See NormalizeArgs. Returns the smallest and the largest row sum.
@@ -264,6 +369,39 @@ template <typename T> void tap_slopes(In<T, 3> g, In<T, 3> x, Out<double, 1> out
     native<T>().tap_slopes(args, out.data());
 }
 
+// See BandArgs.
+template <typename T> BandArgs<T> band_args(In<T, 3> x, const GivenBand<T>& given, Out<T, 3> out, int threads) {
+    require(out.shape(0) == x.shape(0) && threads >= 1, "output shape, threads >= 1");
+    return {x.data(), out.data(), size(x, 0), size(x, 2), size(out, 2), band<T>(given, size(out, 1), size(x, 1)),
+            threads};
+}
+template <typename T> void shrink_lines(In<T, 3> x, GivenBand<T> given, Out<T, 3> out, int threads) {
+    const BandArgs<T> args = band_args<T>(x, given, out, threads);
+    const std::int64_t lanes = native<T>().lanes();
+    require(args.inner >= 1 && args.inner <= args.cell && args.cell % lanes == 0 && args.cell <= 4 * lanes,
+            "one to four vectors per pixel");
+    nb::gil_scoped_release release;
+    native<T>().shrink_lines(args);
+}
+template <typename T> void shrink_axis(In<T, 3> x, GivenBand<T> given, Out<T, 3> out, int threads) {
+    const BandArgs<T> args = band_args<T>(x, given, out, threads);
+    require(args.inner == args.cell && args.inner % (2 * native<T>().lanes()) == 0, "an even number of vectors");
+    nb::gil_scoped_release release;
+    native<T>().shrink_axis(args);
+}
+
+// See BandProductArgs.
+template <typename T>
+void band_products(In<T, 4> left, In<T, 4> right, std::int64_t labels, std::int64_t reach, Out<T, 2> sums,
+                   int threads) {
+    require_same(left, right, "arrays of one shape");
+    require(labels >= 1 && labels <= size(left, 3) && labels <= 64 && reach >= 0 && threads >= 1, "labels, reach");
+    require(sums.shape(0) == left.shape(1) && sums.shape(1) == left.shape(1), "a sum per pair of rows");
+    nb::gil_scoped_release release;
+    native<T>().band_products({left.data(), right.data(), size(left, 0), size(left, 1), size(left, 2), size(left, 3),
+                               labels, reach, sums.data(), threads});
+}
+
 template <typename T> void bind(nb::module_& m) {
     m.def("bilateral_features", &bilateral<T>, "values"_a.noconvert(), "sizes"_a.noconvert(), "inverse"_a.noconvert(),
           "out"_a.noconvert(), "threads"_a);
@@ -274,12 +412,20 @@ template <typename T> void bind(nb::module_& m) {
     m.def("filter", &filter<T>, "x"_a.noconvert(), "index"_a.noconvert(), "splat"_a.noconvert(), "slice"_a.noconvert(),
           "neighbors"_a.noconvert(), "shift"_a.noconvert().none(), "tap"_a, "identity"_a, "order"_a,
           "out"_a.noconvert(), "threads"_a);
-    m.def("corner_dots", &corner_dots<T>, "left"_a.noconvert(), "x"_a.noconvert(), "index"_a.noconvert(),
-          "splat"_a.noconvert(), "neighbors"_a.noconvert(), "tap"_a, "identity"_a, "order"_a, "dots"_a.noconvert(),
-          "threads"_a);
+    m.def("corner_dots", &corner_dots<T>, "left"_a.noconvert(), "x"_a.noconvert(), "matrix"_a.noconvert().none(),
+          "index"_a.noconvert(), "splat"_a.noconvert(), "neighbors"_a.noconvert(), "tap"_a, "identity"_a, "order"_a,
+          "dots"_a.noconvert(), "products"_a.noconvert().none(), "threads"_a);
+    m.def("row_products", &row_products<T>, "left"_a.noconvert(), "x"_a.noconvert(), "matrix"_a.noconvert().none(),
+          "out"_a.noconvert(), "threads"_a);
+    m.def("shrink_lines", &shrink_lines<T>, "x"_a.noconvert(), "band"_a, "out"_a.noconvert(), "threads"_a);
+    m.def("shrink_axis", &shrink_axis<T>, "x"_a.noconvert(), "band"_a, "out"_a.noconvert(), "threads"_a);
+    m.def("band_products", &band_products<T>, "left"_a.noconvert(), "right"_a.noconvert(), "labels"_a, "reach"_a,
+          "sums"_a.noconvert(), "threads"_a);
     m.def("diagonal", &lattice_diagonal<T>, "index"_a.noconvert(), "weight"_a.noconvert(), "order"_a.noconvert(),
           "neighbors"_a.noconvert(), "tap"_a, "identity"_a, "out"_a.noconvert(), "slopes"_a.noconvert().none(),
           "threads"_a);
+    m.def("embedding_adjoint", &adjoint<T>, "of_weight"_a.noconvert(), "order"_a.noconvert(), "scale"_a.noconvert(),
+          "of_features"_a.noconvert(), "threads"_a);
     m.def("normalize", &normal<T>, "index"_a.noconvert(), "weight"_a.noconvert(), "order"_a.noconvert(),
           "neighbors"_a.noconvert(), "factor"_a.noconvert(), "exponent"_a, "tap"_a, "identity"_a, "out"_a.noconvert(),
           "shift"_a.noconvert(), "minus"_a.noconvert(), "threads"_a);
@@ -301,6 +447,11 @@ template <typename T> void bind(nb::module_& m) {
 void bind_filters(nb::module_& m) {
     bind<float>(m);
     bind<double>(m);
+    m.def("order_words", [](int corners) { return order_words(corners); }, "corners"_a);
+    m.def("quotient_range", &quotient_range, "lowest"_a, "highest"_a, "scale"_a);
+    m.def("normalized_weights", &normalized, "index"_a.noconvert(), "weight"_a.noconvert(), "neighbors"_a.noconvert(),
+          "tap"_a, "normalization"_a, "gain"_a, "least"_a, "times"_a, "splat"_a.noconvert(), "slice"_a.noconvert(),
+          "threads"_a);
 }
 
 }  // namespace fwcrf

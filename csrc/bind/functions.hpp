@@ -14,7 +14,12 @@
 // feature_bounds: minimum and maximum of each feature of n >= 1 points; false if a feature is not finite.
 // filter, run_steps, edge_sum, table_sum: false if x (for graphs: x at a node with edges) is not finite.
 // corner_dots: dots (n, corners) += <left_i, blurred value at corner c of point i>, the derivative of <left, K x> in
-//     `slice`. At most 4 vectors of channels; `out`, `slice` and `shift` are not used.
+//     `slice`. With products (n), the derivatives of <left, K x M> in weights that are `splat` and `slice`, and in a
+//     diagonal that is added to K, if the order of the blurs is symmetric: dots also += <x_i M, blurred `left` at
+//     corner c>, and products += <left_i, x_i M>. M is symmetric, (channels, channels), or null for the identity. At
+//     most 4 vectors of channels; `out`, `slice` and `shift` are not used.
+// row_products: out (n) += <left_i, x_i M>, of the same n, channels, x, M and threads.
+// shrink_lines, shrink_axis, band_products: see BandArgs and BandProductArgs.
 // tap_slopes: derivative of <out, filtered x> in each tap; `taps` is not used, and `out` is only read.
 // run_steps: more than kMostLabels only with Potts terms and without other, sum and dual.
 // argmax: the first largest entry of each row of (n, length), length >= 1; NaN counts as the largest.
@@ -23,7 +28,11 @@
     F(void, embed, (const T* features, int count, int d, const double* scale, bool single, Embedding& out))            \
     F(bool, feature_bounds, (const T* features, std::int64_t n, int d, double* low, double* high))                     \
     F(bool, filter, (const FilterArgs<T>&))                                                                            \
-    F(void, corner_dots, (const FilterArgs<T>&, const T* left, T* dots))                                               \
+    F(void, corner_dots, (const FilterArgs<T>&, const T* left, const T* matrix, T* dots, T* products))                 \
+    F(void, row_products, (const FilterArgs<T>&, const T* left, const T* matrix, T* out))                              \
+    F(void, shrink_lines, (const BandArgs<T>&))                                                                        \
+    F(void, shrink_axis, (const BandArgs<T>&))                                                                         \
+    F(void, band_products, (const BandProductArgs<T>&))                                                                \
     F(void, diagonal, (const DiagonalArgs<T>&))                                                                        \
     F(RowSums, normalize, (const NormalizeArgs<T>&))                                                                   \
     F(void, gaussian_sums, (const SumArgs<T>&))                                                                        \

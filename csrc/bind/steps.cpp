@@ -1,5 +1,7 @@
 // Dense models, the steps of solvers on them, and label pruning.
 #include "bind/arrays.hpp"
+#include "bind/bands.hpp"
+#include "lattice/lines.hpp"
 #include "steps/select.hpp"
 
 #include <list>
@@ -10,6 +12,12 @@ namespace {
 
 // Lanes of a vector of the instruction set in use.
 template <typename T> std::size_t lanes() { return static_cast<std::size_t>(native<T>().lanes()); }
+
+// Values of a row of labels in the steps.
+template <typename T> std::size_t row(std::size_t labels) {
+    const auto vector = static_cast<std::size_t>(native_for_rows<T>(static_cast<std::int64_t>(labels)).lanes());
+    return (labels + vector - 1) / vector * vector;
+}
 
 template <typename T> void label_spans(Maybe<T, 2> x, In<T, 2> unary, Out<T, 1> gap, Out<T, 1> most, int threads) {
     const std::size_t labels = unary.shape(1);
@@ -88,7 +96,7 @@ void unlump(In<T, 2> unary, In<std::int64_t, 1> kept, double scale, Out<T, 2> fe
 template <typename T> class Model {
   public:
     // (first, weight) of a Band.
-    using Given = std::pair<In<std::int32_t, 1>, In<T, 2>>;
+    using Given = GivenBand<T>;
     // (taps, left, right) of a Grid.
     using Axis = std::tuple<In<T, 1>, In<T, 1>, In<T, 1>>;
 
@@ -97,7 +105,7 @@ template <typename T> class Model {
                      Maybe<T, 2> shift, double tap, double identity, int order) {
         const std::size_t images = index.shape(0), n = index.shape(1), corners = index.shape(2);
         const auto vertices = size(neighbors, 1);
-        require(corners >= 2 && corners <= kMaxDim + 1, "2 to 17 corners");
+        require(corners >= 2 && corners <= kMaxCorners, "2 to 257 corners");
         require_same(index, splat, "shapes");
         require_same(index, slice, "shapes");
         require(neighbors.shape(0) == corners && neighbors.shape(2) == 2, "neighbours of every axis");
@@ -135,9 +143,9 @@ template <typename T> class Model {
         grid.axes = static_cast<int>(axes);
         std::size_t n = 1;
         for (std::size_t a = 0; a < axes; ++a) {
-            grid.down[a] = band(down[a], between[a], sizes[a]);
-            if (middle[a]) grid.middle[a] = band(*middle[a], between[a], between[a]);
-            grid.up[a] = band(up[a], sizes[a], between[a]);
+            grid.down[a] = band<T>(down[a], between[a], sizes[a]);
+            if (middle[a]) grid.middle[a] = band<T>(*middle[a], between[a], between[a]);
+            grid.up[a] = band<T>(up[a], sizes[a], between[a]);
             n *= static_cast<std::size_t>(sizes[a]);
         }
         const auto& [taps, left, right] = direct;
@@ -158,17 +166,19 @@ template <typename T> class Model {
         keep(nb::cast(down), nb::cast(middle), nb::cast(up), nb::cast(direct), nb::cast(shift));
     }
 
-    using First = std::tuple<int, double, Maybe<T, 3>, Out<T, 3>>;  // see Start
+    using First = std::tuple<int, double, Maybe<T, 3>, Out<T, 3>, double>;  // see Start
 
     // Runs the updates `moves`, rows of (map, scale, keep, step, unary, lean, dual), from x, (images, n, labels), or
     // from the result of `before`; each update writes its array of `outs`. `potts` holds a weight per term; a term
-    // with a matrix, (labels, labels), in `matrices` has no Potts weight. Returns (x is finite, MessageBound::all,
-    // MessageBound::last); the bounds are 0 unless `noted`.
-    std::tuple<bool, double, double> run(In<T, 3> x, std::optional<First> before, Maybe<T, 3> unary,
-                                         In<double, 1> potts, std::vector<Maybe<T, 2>> matrices, In<double, 2> moves,
-                                         std::vector<std::optional<Out<T, 3>>> outs, std::vector<In<T, 3>> others,
-                                         std::optional<Out<T, 3>> sum, std::optional<Out<T, 3>> dual,
-                                         std::optional<Out<double, 3>> slopes, bool noted, int threads) {
+    // with a matrix, (labels, labels), in `matrices` has no Potts weight. `goals`, `points` and `rates`: see StepArgs.
+    // Returns (x is finite, MessageBound::all, MessageBound::last, StepArgs::reads of all images); the bounds are 0
+    // unless `noted`.
+    std::tuple<bool, double, double, std::vector<std::int64_t>>
+    run(In<T, 3> x, std::optional<First> before, Maybe<T, 3> unary, In<double, 1> potts,
+        std::vector<Maybe<T, 2>> matrices, In<double, 2> moves, std::vector<std::optional<Out<T, 3>>> outs,
+        std::vector<In<T, 3>> others, std::optional<Out<T, 3>> sum, std::optional<Out<T, 3>> dual,
+        std::optional<Out<double, 3>> slopes, bool noted, int threads, std::vector<std::optional<Out<T, 3>>> goals,
+        std::vector<In<T, 3>> points, std::optional<Out<double, 2>> rates, double tolerance) {
         const std::size_t images = x.shape(0), n = x.shape(1), labels = x.shape(2), terms = count_;
         const std::size_t steps = moves.shape(0);
         require(terms >= 1 && n == n_ && threads >= 1, "terms, points and threads");
@@ -184,16 +194,22 @@ template <typename T> class Model {
         constexpr int maps = std::size(kMaps), duals = std::size(kDuals);
         Start<T> start{};
         if (before) {
-            const auto& [map, scale, other, out] = *before;
+            const auto& [map, scale, other, out, step] = *before;
             const bool derivative = static_cast<Map>(map) >= Map::softmax_derivative;
             require(map >= 1 && map < maps, "map of the start");
             require(labels <= most_labels() || (map == 1 && scale == -1 && unary && unary->data() == x.data()),
                     "start with many labels");
             require(fits(out) && out.data() != x.data(), "output of the start");
             require(derivative == static_cast<bool>(other) && (!other || fits(*other)), "derivatives need the others");
-            start = {static_cast<Map>(map), static_cast<T>(scale), nullptr, nullptr};
+            start = {static_cast<Map>(map), static_cast<T>(scale), nullptr, nullptr, static_cast<T>(step)};
         }
         for (const auto& other : others) require(fits(other), "shape of the others");
+        require(goals.empty() || goals.size() == steps, "a goal per update");
+        for (const auto& goal : goals) require(!goal || fits(*goal), "shape of the goals");
+        require(points.empty() || (points.size() == steps && !others.empty()), "a point per update with another array");
+        for (const auto& point : points) require(fits(point), "shape of the points");
+        require(!rates || (rates->shape(0) == steps + 1 && rates->shape(1) == 3 && !others.empty()),
+                "three rates per update, with the others");
         require(potts.shape(0) == terms && matrices.size() == terms, "weights");
         for (const auto& m : matrices) require(!m || (m->shape(0) == labels && m->shape(1) == labels), "matrices");
         require(others.empty() || others.size() == steps, "another array per update");
@@ -211,15 +227,23 @@ template <typename T> class Model {
                             static_cast<T>(m[5]), static_cast<Dual>(static_cast<int>(m[6]))});
         }
         if (labels > most_labels()) {
-            require(others.empty() && !sum && !dual, "updates without gradients and duals for many labels");
+            require(others.empty() && !sum && !dual && goals.empty(),
+                    "updates without gradients and duals for many labels");
             for (const auto& out : outs) require(out->data() == outs.front()->data(), "one output for many labels");
             for (const auto& m : matrices) require(!m, "Potts terms for many labels");
         }
+        // Two labels have a lattice of single values, which is blurred without lines, and no rows.
+        bool rows = labels > 2 || !others.empty() || sum || dual || noted;
+        for (const auto& m : matrices) rows |= m.has_value();
+        if (rows) find_lines(threads);
+        const Functions<T>& functions = rows ? native_for_rows<T>(static_cast<std::int64_t>(labels)) : native<T>();
         nb::gil_scoped_release release;
         bool finite = true;
         MessageBound<T> bound;
         std::vector<T*> out(steps);
-        std::vector<const T*> other(others.size());
+        std::vector<const T*> other(others.size()), point(points.size());
+        std::vector<T*> goal(goals.size());
+        std::vector<std::int64_t> read(steps), reads(steps);
         for (std::size_t g = 0; g < images; ++g) {
             std::vector<Term<T>> now = terms_[terms_.size() == 1 ? 0 : g];
             for (std::size_t c = 0; c < terms; ++c) {
@@ -233,6 +257,8 @@ template <typename T> class Model {
                 start.out = std::get<3>(*before).data() + at;
             }
             for (std::size_t k = 0; k < others.size(); ++k) other[k] = others[k].data() + at;
+            for (std::size_t k = 0; k < points.size(); ++k) point[k] = points[k].data() + at;
+            for (std::size_t k = 0; k < goals.size(); ++k) goal[k] = goals[k] ? goals[k]->data() + at : nullptr;
             const StepArgs<T> args{x.data() + at,
                                    unary ? unary->data() + at : nullptr,
                                    static_cast<std::int64_t>(n),
@@ -249,10 +275,18 @@ template <typename T> class Model {
                                    threads,
                                    noted ? &bound : nullptr,
                                    false,
-                                   before ? &start : nullptr};
-            finite &= native<T>().run_steps(args);
+                                   before ? &start : nullptr,
+                                   nullptr,
+                                   goals.empty() ? nullptr : goal.data(),
+                                   points.empty() ? nullptr : point.data(),
+                                   rates ? rates->data() : nullptr,
+                                   read.data(),
+                                   static_cast<T>(tolerance)};
+            read.assign(steps, args.n);
+            finite &= functions.run_steps(args);
+            for (std::size_t k = 0; k < steps; ++k) reads[k] += read[k];
         }
-        return {finite, bound.all, bound.last};
+        return {finite, bound.all, bound.last, std::move(reads)};
     }
 
     // The most labels with gradients, matrices or duals.
@@ -269,6 +303,17 @@ template <typename T> class Model {
         if (terms_.empty()) terms_.resize(images);
         // The first terms were shared by all images; now each image gets a copy.
         else if (images > terms_.size()) terms_.resize(images, terms_.front());
+    }
+
+    // The lines of all lattices that are blurred in one order; kept for the next run.
+    void find_lines(int threads) {
+        for (std::vector<Term<T>>& image : terms_)
+            for (Term<T>& term : image) {
+                FilterArgs<T>& l = term.lattice;
+                if (term.grid.axes || l.lines || l.order == BlurOrder::symmetric || l.identity != T(0)) continue;
+                lines_.push_back(lattice_lines(l.corners, l.vertices, l.neighbors, threads));
+                l.lines = lines_.back().axes.data();
+            }
     }
 
     // Cuts one image out of a lattice of several images: its vertices are consecutive.
@@ -295,24 +340,13 @@ template <typename T> class Model {
         l.vertices = vertices;
     }
 
-    Band<T> band(const Given& given, std::int64_t rows, std::int64_t columns) {
-        const auto& [first, weight] = given;
-        const auto width = size(weight, 1);
-        require(rows >= 1 && columns >= 1 && width >= 1, "bands");
-        require(size(first, 0) == rows && size(weight, 0) == rows, "as many rows as a band has");
-        for (std::int64_t j = 0; j < rows; ++j) {
-            require(first.data()[j] >= 0 && first.data()[j] + width <= columns, "bands stay inside");
-            require(j == 0 || first.data()[j] >= first.data()[j - 1], "rows of a band follow each other");
-        }
-        return {rows, columns, width, first.data(), weight.data()};
-    }
-
     template <typename... Objects> void keep(Objects&&... objects) { (kept_.push_back(objects), ...); }
 
     std::size_t n_ = 0, count_ = 0;
     std::vector<std::int64_t> sizes_;          // of all grids
     std::vector<std::vector<Term<T>>> terms_;  // per image, or once for all images
     std::list<std::vector<std::int32_t>> tables_;
+    std::list<LatticeLines> lines_;
     std::vector<nb::object> kept_;
 };
 
@@ -321,6 +355,7 @@ template <typename T> void bind_model(nb::module_& m, const char* name) {
         .def(nb::init<>())
         .def_static("most_labels", &Model<T>::most_labels)
         .def_static("lanes", &lanes<T>)
+        .def_static("row", &row<T>, "labels"_a)
         .def("add_lattice", &Model<T>::add_lattice, "index"_a.noconvert(), "splat"_a.noconvert(), "slice"_a.noconvert(),
              "neighbors"_a.noconvert(), "shift"_a.noconvert().none(), "tap"_a, "identity"_a, "order"_a)
         .def("add_grid", &Model<T>::add_grid, "sizes"_a, "between"_a, "down"_a, "middle"_a, "up"_a, "direct"_a,
@@ -328,7 +363,7 @@ template <typename T> void bind_model(nb::module_& m, const char* name) {
         .def("run", &Model<T>::run, "x"_a.noconvert(), "before"_a.none(), "unary"_a.noconvert().none(),
              "potts"_a.noconvert(), "matrices"_a, "moves"_a.noconvert(), "outs"_a, "others"_a,
              "sum"_a.noconvert().none(), "dual"_a.noconvert().none(), "slopes"_a.noconvert().none(), "noted"_a,
-             "threads"_a);
+             "threads"_a, "goals"_a, "points"_a, "rates"_a.noconvert().none(), "tolerance"_a = 0.0);
 }
 
 template <typename T> void bind(nb::module_& m) {

@@ -3,8 +3,8 @@
 // Sums are computed node by node, so that no two threads write to the same place, and in the order of the edges: the
 // result does not depend on the number of threads.
 #include "bind/functions.hpp"
+#include "runtime/parallel.hpp"
 #include "runtime/scratch.hpp"
-#include "runtime/team.hpp"
 #include "simd/vectors.hpp"
 
 namespace fwcrf::FWCRF_ISA {
@@ -156,18 +156,15 @@ template <typename T> bool edge_sum(const EdgeArgs<T>& a) {
     thread_local Scratch scratch;
     const std::int64_t each = (a.channels + kAtOnce * kLanes<T> + 63) / 64 * 64;
     T* const memory = scratch.get<T>(a.threads * each);
-    int infinite = 0;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(a.threads) reduction(+ : infinite)
-#endif
-    for (int part = 0; part < a.threads; ++part) {
-        const Range range = nodes(a.graph, part, a.threads);
+    Any infinite;
+    for_each(a.threads, a.threads, [&](std::int64_t part) {
+        const Range range = nodes(a.graph, static_cast<int>(part), a.threads);
         T* const row = memory + part * each;
         const bool finite =
             a.uniform && a.turned == T(1) ? sum_nodes<T, true>(a, range, row) : sum_nodes<T, false>(a, range, row);
-        infinite += !finite;
-    }
-    return infinite == 0;
+        infinite |= !finite;
+    });
+    return !infinite;
 }
 
 template <typename T> bool table_sum(const TableArgs<T>& a) {
@@ -175,12 +172,9 @@ template <typename T> bool table_sum(const TableArgs<T>& a) {
     const Adjacency& g = a.graph;
     const std::int64_t L = a.channels, each = (L + 63) / 64 * 64;
     T* const memory = scratch.get<T>(a.threads * each);
-    int infinite = 0;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(a.threads) reduction(+ : infinite)
-#endif
-    for (int part = 0; part < a.threads; ++part) {
-        const Range range = nodes(g, part, a.threads);
+    Any infinite;
+    for_each(a.threads, a.threads, [&](std::int64_t part) {
+        const Range range = nodes(g, static_cast<int>(part), a.threads);
         T* __restrict row = memory + part * each;
         bool finite = true;
         for (std::int64_t i = range.begin; i < range.end; ++i) {
@@ -206,35 +200,29 @@ template <typename T> bool table_sum(const TableArgs<T>& a) {
             else
                 for (std::int64_t l = 0; l < L; ++l) out[l] = row[l];
         }
-        infinite += !finite;
-    }
-    return infinite == 0;
+        infinite |= !finite;
+    });
+    return !infinite;
 }
 
 template <typename T> void edge_inner(const PairArgs<T>& a) {
     const std::int64_t L = a.channels;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(a.threads)
-#endif
-    for (std::int64_t e = 0; e < a.edges; ++e) {
+    for_each(a.threads, a.edges, [&](std::int64_t e) {
         const std::int64_t i = a.ends[2 * e] * L, j = a.ends[2 * e + 1] * L;
         a.out[e] = dot(a.a + i, a.b + j, L) + a.turned * dot(a.a + j, a.b + i, L);
-    }
+    });
 }
 
 template <typename T> void edge_outer(const PairArgs<T>& a) {
     const std::int64_t L = a.channels;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(a.threads)
-#endif
-    for (std::int64_t e = 0; e < a.edges; ++e) {
+    for_each(a.threads, a.edges, [&](std::int64_t e) {
         const std::int64_t i = a.ends[2 * e] * L, j = a.ends[2 * e + 1] * L;
         T* __restrict out = a.out + e * L * L;
         const T* __restrict ai = a.a + i, * __restrict bi = a.b + i;
         const T* __restrict aj = a.a + j, * __restrict bj = a.b + j;
         for (std::int64_t s = 0; s < L; ++s)
             for (std::int64_t t = 0; t < L; ++t) out[s * L + t] = ai[s] * bj[t] + bi[s] * aj[t];
-    }
+    });
 }
 
 FWCRF_INSTANTIATE(edge_sum)

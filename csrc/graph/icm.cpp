@@ -6,30 +6,14 @@
 // so that comparisons are reliable.
 #include "graph/icm.hpp"
 
+#include "graph/model.hpp"
+#include "graph/random.hpp"
+
 #include <vector>
 
 namespace fwcrf {
 namespace {
 
-// Vigna's splitmix64.
-class Random {
-  public:
-    explicit Random(std::uint64_t seed) : state_(seed) {}
-    std::uint64_t next() {
-        std::uint64_t z = (state_ += 0x9e3779b97f4a7c15u);
-        z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-        z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-        return z ^ (z >> 31);
-    }
-    std::int64_t below(std::int64_t bound) {
-        return static_cast<std::int64_t>((next() >> 1) % static_cast<std::uint64_t>(bound));
-    }
-
-  private:
-    std::uint64_t state_;
-};
-
-constexpr double kInfinity = __builtin_huge_val();
 constexpr std::int64_t kLargestBall = 64;
 
 template <typename T> class Descent {
@@ -43,8 +27,10 @@ template <typename T> class Descent {
         for (std::int64_t i = 0; i < g_.n; ++i) push(i);
         relax(a_.max_sweeps * g_.n);
         Random random(a_.seed);
-        for (std::int64_t r = 0; r < a_.restarts; ++r)
-            for (std::int64_t disturbed = 0; disturbed < g_.n;) {
+        Deadline deadline(a_.seconds, nullptr);
+        bool over = false;
+        for (std::int64_t r = 0; r < a_.restarts && !over; ++r)
+            for (std::int64_t disturbed = 0; disturbed < g_.n && !over; over = deadline.over()) {
                 if (stopped()) return;
                 disturbed += kick(random);
             }
@@ -58,6 +44,11 @@ template <typename T> class Descent {
     // Labels of the nodes whose x is a vertex; the remaining nodes use x until their first visit.
     void start() {
         for (std::int64_t i = 0; i < g_.n; ++i) {
+            if (!a_.x) {
+                label_[i] = static_cast<std::int32_t>(a_.out[i]);
+                settled_[i] = 1;
+                continue;
+            }
             const T* x = a_.x + i * L_;
             std::int64_t best = 0;
             for (std::int64_t l = 1; l < L_; ++l)

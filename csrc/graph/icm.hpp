@@ -10,7 +10,7 @@ template <typename T> struct DescentArgs {
     Adjacency graph;
     std::int64_t labels;
     const T* unary;  // (n, labels); infinite for a forbidden label
-    const T* x;      // (n, labels): the start
+    const T* x;      // (n, labels): the start; null to start from the labels in `out`
     // The cost of an edge from i to j: table(s, t), or weight matrix(s, t), or weight [s != t].
     const T* weight;  // (edges), or (1) if uniform; null with tables
     bool uniform;
@@ -19,8 +19,9 @@ template <typename T> struct DescentArgs {
     std::int64_t max_sweeps;
     std::int64_t restarts;
     std::uint64_t seed;
-    std::int64_t* out;     // (n)
-    Stop* stop = nullptr;  // may end the run, with `out` unfilled
+    std::int64_t* out;       // (n)
+    Stop* stop = nullptr;    // may end the run, with `out` as it was
+    double seconds = 1e300;  // after which no more regions are perturbed
 };
 
 template <typename T> void descend(const DescentArgs<T>& args);

@@ -22,6 +22,26 @@ template <typename T> struct Band {
     const T* weight;                    // (rows, width)
 };
 
+// out = band times x along one axis, from (outer, columns, inner) to (outer, rows, ...). shrink_lines: the last axis of
+// a grid, `inner` values per pixel, and `cell` in `out`: whole vectors, with unused values beyond `inner`. shrink_axis:
+// any axis, and `inner` values, an even number of vectors, in both.
+template <typename T> struct BandArgs {
+    const T* x;
+    T* out;
+    std::int64_t outer, inner, cell;
+    Band<T> band;
+    int threads;
+};
+
+// sums_ij += sum_o <left_oi, right_oj> for |i - j| <= reach, of arrays (outer, size, inner, cell) with `labels` values
+// per cell. Some sums beyond the reach are added too.
+template <typename T> struct BandProductArgs {
+    const T *left, *right;
+    std::int64_t outer, size, inner, cell, labels, reach;
+    T* sums;  // (size, size)
+    int threads;
+};
+
 // K_1 (x) K_2 (x) ... over the axes of a grid, each K_a = up_a middle_a down_a: down to a coarse grid, filter, up
 // again.
 constexpr int kMaxAxes = 8;

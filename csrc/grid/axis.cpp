@@ -1,7 +1,7 @@
 // Filters along one axis of a grid, and their derivatives in the taps.
 #include "bind/functions.hpp"
+#include "runtime/parallel.hpp"
 #include "runtime/scratch.hpp"
-#include "runtime/team.hpp"
 #include "simd/vectors.hpp"
 
 #include <cstring>
@@ -43,19 +43,14 @@ template <typename T> static std::int64_t tiles(const AxisArgs<T>& a) {
 // Calls act(number, tile) for all tiles.
 template <typename T, typename F> static void for_tiles(const AxisArgs<T>& a, F&& act) {
     const std::int64_t strips = (a.inner + kWidest - 1) / kWidest;
-#ifdef _OPENMP
-#pragma omp parallel num_threads(a.threads)
-#endif
-    {
+    in_parallel(a.threads, [&](Team team) {
         Scratch scratch;
-#ifdef _OPENMP
-#pragma omp for schedule(static)
-#endif
-        for (std::int64_t k = 0; k < tiles(a); ++k) {
+        const Range mine = share(tiles(a), team.thread, team.threads);
+        for (std::int64_t k = mine.begin; k < mine.end; ++k) {
             const Range columns = share(a.inner, static_cast<int>(k % strips), static_cast<int>(strips));
             act(k, Tile<T>(a, k / strips, columns, scratch));
         }
-    }
+    });
 }
 
 template <typename T> void filter_axis(const AxisArgs<T>& a) {

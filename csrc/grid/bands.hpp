@@ -2,7 +2,7 @@
 #pragma once
 
 #include "grid/arguments.hpp"
-#include "runtime/team.hpp"
+#include "runtime/barrier.hpp"
 #include "simd/vectors.hpp"
 
 #include <type_traits>

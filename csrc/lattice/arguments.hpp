@@ -1,6 +1,7 @@
 // Arguments of the functions on permutohedral lattices.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace fwcrf {
@@ -8,6 +9,8 @@ namespace fwcrf {
 // Points embedded per call: the block stays in the first-level cache.
 constexpr int kBlock = 64;
 constexpr int kMaxDim = 16;
+// Filters take lattices with any number of corners; larger ones are built elsewhere.
+constexpr std::size_t kMaxCorners = 257;
 
 // The order of up to 17 axes, five bits each: one word for up to 12 axes, else two.
 constexpr int kOrderBits = 5;
@@ -22,6 +25,22 @@ struct Embedding {
 };
 
 enum class BlurOrder : int { symmetric = 0, forward = 1, reverse = 2 };
+
+// One axis of a lattice for a blur of whole rows.
+//
+// `member` lists the vertices that have a neighbour along the axis, line by line: the number of each vertex in the
+// order of steps up the axis, and ~number for the last vertex of a line. A line has at least two vertices. `member` is
+// null for all axes if every neighbour is near, as in lattices of positions on a grid: such lattices are blurred in a
+// stream.
+struct Lines {
+    const std::int32_t* member;  // kAhead more entries than lines have, so that a reader may look ahead
+    std::int64_t count;
+    std::int64_t reach;  // the largest |number - number of a neighbour|
+};
+constexpr int kAhead = 12;
+// Rows of a stream that are kept: about a megabyte of up to four vectors.
+constexpr std::int64_t kStreamed = 8192;
+constexpr std::int64_t kTile = 64;  // vertices of a stream that are blurred along one axis at a time
 
 // out = K x with K = diag(shift) + slice (blur + identity I) splat'.
 template <typename T> struct FilterArgs {
@@ -40,6 +59,7 @@ template <typename T> struct FilterArgs {
     T identity;                     // weight of the unblurred value, relative to the blurred value
     BlurOrder order;
     int threads;
+    const Lines* lines = nullptr;  // (corners) or null, for a blur of whole rows
 };
 
 // out = diagonal of S (blur + identity I) S', S the weights. Up to kTabled corners, so that all sets of axes are the

@@ -4,10 +4,11 @@
 #pragma once
 
 #include "lattice/arguments.hpp"
-#include "runtime/team.hpp"
+#include "runtime/barrier.hpp"
 #include "simd/vectors.hpp"
 
 #include <cstring>
+#include <type_traits>
 
 namespace fwcrf::FWCRF_ISA {
 
@@ -61,7 +62,10 @@ template <typename T, int NV, int C, int G> struct Pass {
             const T* weight = a.splat + i * corners;
             for (std::int64_t group = 0; group < groups(); ++group) {
                 Vec<T> v[NV];
-                read(a.x + i * a.channels + channel(group), i < safe, v);
+                const T* const row = a.x + i * a.channels + channel(group);
+                // The processor does not prefetch it, because rows of the lattice are read between.
+                prefetch(row + kBlock * a.channels, kGroup);
+                read(row, i < safe, v);
                 for (int c = 0; c < corners; ++c)
                     add_row<T, NV>(values + index[c] * stride() + group * kGroup, weight[c], v);
             }
@@ -96,14 +100,23 @@ template <typename T, int NV, int C, int G> struct Pass {
 // `blur`.
 //
 // One vector of each row is blurred along all axes before the next vector, in planes of one vector per vertex: a plane
-// stays in the second-level cache between two axes.
+// stays in the second-level cache between two axes. In one order whole rows are blurred instead, if `lines` is given:
+// line by line in place, so that each row is read and written once per axis, and a row without neighbours not at all;
+// or in a stream, if all neighbours are near: axis after axis behind each other over the vertices, so that each row is
+// read and written once for all axes.
 template <typename T> struct BlurredLattice {
     static constexpr int W = kLanes<T>, kPlanes = 3;
+    static constexpr int kMostStreamed = kStreamed / kTile + 1;  // axes
 
-    T* base;  // memory for as many values as `plan` returns
-    std::int64_t stride, size, plane;
-    int splatters;  // threads that splat, each into its own lattice
+    T* base;                                  // memory for as many values as `plan` returns
+    std::int64_t stride, size, plane, rings;  // `rings`: values of a thread's rings
+    int splatters;                            // threads that splat, each into its own lattice
+    int front = 0;  // which of the first two lattices holds the result; the other is splatted into
     Barrier barrier;
+
+    static bool whole_rows(const FilterArgs<T>& a) {
+        return a.lines && a.order != BlurOrder::symmetric && a.identity == T(0);
+    }
 
     // Returns the number of values needed, for rows of `width` values.
     std::int64_t plan(const FilterArgs<T>& a, std::int64_t width) {
@@ -113,11 +126,14 @@ template <typename T> struct BlurredLattice {
         // A lattice per thread pays if lattices are small compared to the image.
         const std::int64_t fit = a.n / (a.vertices + 1) + 1;
         splatters = static_cast<int>(fit < a.threads ? fit : a.threads);
-        return (1 + splatters) * size + kPlanes * plane;
+        if (!whole_rows(a)) return (1 + splatters) * size + kPlanes * plane;
+        rings = 0;
+        for (int j = 0; j + 1 < a.corners && !a.lines[0].member; ++j) rings += (ring_rows(a, j) + 1) * kMostRow;
+        return (1 + splatters) * size + a.threads * rings;
     }
 
-    const T* result() const { return base; }
-    T* own(int thread) const { return base + (1 + thread) * size; }
+    const T* result() const { return base + front * size; }
+    T* own(int thread) const { return base + (thread ? 1 + thread : 1 - front) * size; }
     T* work(int number) const { return base + (1 + splatters) * size + number * plane; }
 
     // The runtime may give fewer threads than requested.
@@ -135,13 +151,16 @@ template <typename T> struct BlurredLattice {
         return blur(pass.a, team);
     }
 
-    // False if this thread found a value that is not finite. The lattice is checked, which is smaller than the image.
-    bool blur(const FilterArgs<T>& a, Team team) {
+    // False if `checked` and this thread found a value that is not finite. The lattice is checked, which is smaller
+    // than the image.
+    bool blur(const FilterArgs<T>& a, Team team, bool checked = true) {
+        if (whole_rows(a)) return blur_rows(a, team, checked);
         const Range mine = share(a.vertices, team.thread, team.threads);
         for (int number = 0; number < kPlanes && team.thread == 0; ++number)
             std::memset(work(number) + a.vertices * W, 0, W * sizeof(T));
         barrier.wait(team.threads);
-        const bool finite = add_up(mine, active(team.threads));
+        const int lattices = active(team.threads);
+        const bool finite = (!checked && lattices == 1) || add_up(mine, lattices);
         barrier.wait(team.threads);
         const int free = a.corners % 2 ? 0 : 1;  // the plane that does not hold the result of `forward`
         for (std::int64_t at = 0; at < stride; at += W) {
@@ -179,6 +198,144 @@ template <typename T> struct BlurredLattice {
             nothing[k] += sum * T(0);
         }
         return all_zero<T>(nothing[0] + nothing[1]);
+    }
+
+    bool blur_rows(const FilterArgs<T>& a, Team team, bool checked) {
+        barrier.wait(team.threads);
+        const int lattices = active(team.threads);
+        const bool finite =
+            (!checked && lattices == 1) || add_up(share(a.vertices, team.thread, team.threads), lattices);
+        barrier.wait(team.threads);
+        const std::int64_t vectors = stride / W;
+        const auto groups = [&](auto&& act) {  // of as many vectors as registers hold three rows of
+            for (std::int64_t at = 0; at < stride;) {
+                if (vectors % 3 == 0) act(std::integral_constant<int, 3>{}, at), at += 3 * W;
+                else if (vectors % 4 == 0) act(std::integral_constant<int, 4>{}, at), at += 4 * W;
+                else if (vectors % 2 == 0) act(std::integral_constant<int, 2>{}, at), at += 2 * W;
+                else act(std::integral_constant<int, 1>{}, at), at += W;
+            }
+        };
+        if (!a.lines[0].member) {
+            // In place for one thread. Several threads read rows near the borders of their shares, which others write.
+            const bool in_place = team.threads == 1;
+            T *const from = own(0), *const to = in_place ? from : base + front * size;
+            groups([&](auto count, std::int64_t at) { stream<decltype(count)::value>(a, team, from + at, to + at); });
+            barrier.wait(team.threads);
+            if (in_place) front = 1 - front;
+            return finite;
+        }
+        for (int j = 0; j < a.corners; ++j) {
+            const Lines& lines = a.lines[axis(a, j, way(a))];
+            const Range part = share(lines.count, team.thread, team.threads);
+            const Range mine{next_line(lines, part.begin), next_line(lines, part.end)};
+            groups([&](auto count, std::int64_t at) {
+                blur_lines<decltype(count)::value>(lines, mine, a.tap, own(0) + at);
+            });
+            barrier.wait(team.threads);
+        }
+        if (team.thread == 0) front = 1 - front;
+        barrier.wait(team.threads);
+        return finite;
+    }
+
+    // Results of all axes but the last are kept in rings of rows. Axis j follows lag(j) vertices behind the first axis.
+    static constexpr std::int64_t kMostRow = 4 * W;
+    static int way(const FilterArgs<T>& a) { return a.order == BlurOrder::forward ? 1 : -1; }
+    static std::int64_t reach(const FilterArgs<T>& a, int j) { return a.lines[axis(a, j, way(a))].reach; }
+    static std::int64_t lag(const FilterArgs<T>& a, int j) {
+        std::int64_t sum = 0;
+        for (int i = 1; i <= j; ++i) sum += reach(a, i);
+        // In place, the last axis writes no row that the first axis still reads.
+        return j + 1 == a.corners && sum < reach(a, 0) ? reach(a, 0) : sum;
+    }
+    // A power of two: from the rows that the next axis reads behind its tile to the tile of this axis.
+    static std::int64_t ring_rows(const FilterArgs<T>& a, int j) {
+        const std::int64_t needed = kTile + lag(a, j + 1) - lag(a, j) + reach(a, j + 1);
+        std::int64_t rows = kTile;
+        while (rows < needed) rows *= 2;
+        return rows;
+    }
+
+    // Rows of vertices: of a lattice, or of a ring, where `mask` is its number of rows less 1.
+    struct Rows {
+        T* values;
+        std::int64_t apart, mask;
+        const T* zero;  // of an absent neighbour
+        inline T* at(std::int64_t v) const { return values + (v & mask) * apart; }
+        inline const T* near(std::int64_t v, std::int64_t vertices) const { return v == vertices ? zero : at(v); }
+    };
+
+    template <int NV> void stream(const FilterArgs<T>& a, Team team, T* from, T* to) {
+        const Range mine = share(a.vertices, team.thread, team.threads);
+        const int last = a.corners - 1;
+        const std::int64_t behind = lag(a, last);
+        T* memory = base + (1 + splatters) * size + team.thread * rings;
+        Rows rows[kMostStreamed + 1];
+        std::int64_t lags[kMostStreamed];
+        rows[0] = {from, stride, -1, from + a.vertices * stride};
+        for (int j = 0; j < last; ++j) {
+            const std::int64_t count = ring_rows(a, j);
+            std::memset(memory + count * NV * W, 0, NV * W * sizeof(T));
+            rows[j + 1] = {memory, NV * W, count - 1, memory + count * NV * W};
+            memory += (count + 1) * kMostRow;
+        }
+        rows[last + 1] = {to, stride, -1, nullptr};
+        for (int j = 0; j <= last; ++j) lags[j] = lag(a, j);
+        for (std::int64_t front = mine.begin - behind; front - behind < mine.end; front += kTile)
+            for (int j = 0; j <= last; ++j) {
+                const std::int64_t ahead = behind - lags[j];
+                Range tile{front - lags[j], front - lags[j] + kTile};
+                const Range of_axis{mine.begin - ahead, mine.end + ahead};
+                if (tile.begin < of_axis.begin) tile.begin = of_axis.begin;
+                if (tile.begin < 0) tile.begin = 0;
+                if (tile.end > of_axis.end) tile.end = of_axis.end;
+                if (tile.end > a.vertices) tile.end = a.vertices;
+                blur_tile<NV>(a, axis(a, j, way(a)), tile, rows[j], rows[j + 1]);
+            }
+    }
+    template <int NV>
+    static void blur_tile(const FilterArgs<T>& a, int axis, Range tile, const Rows& source, const Rows& target) {
+        const std::int32_t* const pairs = a.neighbors + axis * a.vertices * 2;
+        for (std::int64_t v = tile.begin; v < tile.end; ++v) {
+            const T *const here = source.at(v), *const down = source.near(pairs[2 * v], a.vertices),
+                           *const up = source.near(pairs[2 * v + 1], a.vertices);
+            Vec<T> sum[NV];
+            for (int k = 0; k < NV; ++k) sum[k] = load(here + k * W) + a.tap * (load(down + k * W) + load(up + k * W));
+            T* const to = target.at(v);
+            for (int k = 0; k < NV; ++k) store(to + k * W, sum[k]);
+        }
+    }
+
+    // The first line that begins at `from` or later.
+    static std::int64_t next_line(const Lines& lines, std::int64_t from) {
+        while (from > 0 && from < lines.count && lines.member[from - 1] >= 0) ++from;
+        return from;
+    }
+
+    // The rows of whole lines, NV vectors of each. A row is overwritten when the next row has been read.
+    template <int NV> void blur_lines(const Lines& lines, Range range, T tap, T* values) const {
+        const auto row = [&](std::int64_t i) {
+            const std::int32_t v = lines.member[i];
+            return values + static_cast<std::int64_t>(v < 0 ? ~v : v) * stride;
+        };
+        for (std::int64_t i = range.begin; i < range.end; ++i) {
+            T* at = row(i);
+            Vec<T> before[NV] = {}, here[NV];
+            for (int k = 0; k < NV; ++k) here[k] = load(at + k * W);
+            do {
+                T* const next = row(++i);
+                prefetch(row(i + kAhead - 1), NV * W);
+                Vec<T> there[NV];
+                for (int k = 0; k < NV; ++k) there[k] = load(next + k * W);
+                for (int k = 0; k < NV; ++k) {
+                    store(at + k * W, here[k] + tap * (before[k] + there[k]));
+                    before[k] = here[k];
+                    here[k] = there[k];
+                }
+                at = next;
+            } while (lines.member[i] >= 0);
+            for (int k = 0; k < NV; ++k) store(at + k * W, here[k] + tap * before[k]);
+        }
     }
 
     static int axis(const FilterArgs<T>& a, int number, int way) { return way > 0 ? number : a.corners - 1 - number; }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bind/dispatch.hpp"
+#include "runtime/parallel.hpp"
 
 namespace fwcrf {
 namespace {
@@ -98,65 +99,73 @@ template <int W> std::uint64_t hash(const Key<W>& key) {
     return h;
 }
 
+// Numbers of keys, in the order of insertion. A slot has no key but a part of its hash: eight slots to a cache line,
+// and a key that is not there, as most neighbours in a fine lattice, is mostly found to be absent in one line.
 template <int W> class Table {
   public:
-    Table() { resize(kFirst); }
-
-    // Clears the table. The memory is kept unless it is unusually large: fresh pages are slow, and the next image is
-    // probably like the last.
-    void clear() {
+    // Clears the table, for keys of this many points. The memory is kept unless it is unusually large: fresh pages are
+    // slow, and the next image is probably like the last.
+    void clear(std::int64_t points) {
         keys_.clear();
-        const bool large = slots_.size() > kKept;
-        if (large) {
-            std::vector<Key<W>>().swap(keys_);
-            std::vector<Slot>().swap(slots_);
+        std::size_t size = kFirst;
+        while (size > kLeast && size > 4 * static_cast<std::size_t>(points)) size /= 2;
+        if (slots_.capacity() > kKept) {
+            Vector<Key<W>>().swap(keys_);
+            Vector<Slot>().swap(slots_);
         }
-        resize(large ? kFirst : slots_.size());
+        resize(size);
     }
 
     std::int32_t insert(const Key<W>& key) {
-        std::size_t s = find_slot(key);
-        if (slots_[s].id < 0) {
-            if (keys_.size() >= kMost) throw std::length_error("too many lattice vertices");
-            slots_[s] = {key, static_cast<std::int32_t>(keys_.size())};
-            keys_.push_back(key);
-            if (keys_.size() * 4 > slots_.size()) {
-                resize(slots_.size() * 2);
-                return static_cast<std::int32_t>(keys_.size() - 1);
-            }
-        }
-        return slots_[s].id;
+        const std::uint64_t h = hash(key);
+        std::size_t s = find_slot(key, h);
+        if (slots_[s].id >= 0) return slots_[s].id;
+        if (keys_.size() >= kMost) throw std::length_error("too many lattice vertices");
+        const auto id = static_cast<std::int32_t>(keys_.size());
+        slots_[s] = {part(h), id};
+        keys_.push_back(key);
+        if (keys_.size() * 2 > slots_.size()) resize(slots_.size() * 4);
+        return id;
     }
-    std::int32_t find(const Key<W>& key) const { return slots_[find_slot(key)].id; }
+    std::int32_t find(const Key<W>& key) const { return slots_[find_slot(key, hash(key))].id; }
     void prepare(const Key<W>& key) const { __builtin_prefetch(&slots_[hash(key) >> shift_]); }
-    const std::vector<Key<W>>& keys() const { return keys_; }
+    template <typename V> using Vector = std::vector<V, BlockAllocator<V>>;
+    const Vector<Key<W>>& keys() const { return keys_; }
 
   private:
-    static constexpr std::size_t kFirst = std::size_t{1} << 14, kKept = std::size_t{1} << 17;
+    static constexpr std::size_t kLeast = std::size_t{1} << 8, kFirst = std::size_t{1} << 14;
+    static constexpr std::size_t kKept = std::size_t{1} << 20;
     static constexpr std::size_t kMost = std::numeric_limits<std::int32_t>::max() - 1;
     struct Slot {
-        Key<W> key;
+        std::uint32_t part;  // of the hash
         std::int32_t id;
     };
 
-    std::size_t find_slot(const Key<W>& key) const {
-        std::size_t s = hash(key) >> shift_;
-        while (slots_[s].id >= 0 && !(slots_[s].key == key)) s = (s + 1) & (slots_.size() - 1);
+    static std::uint32_t part(std::uint64_t h) { return static_cast<std::uint32_t>(h >> 16); }
+    std::size_t find_slot(const Key<W>& key, std::uint64_t h) const {
+        std::size_t s = h >> shift_;
+        while (slots_[s].id >= 0 && !(slots_[s].part == part(h) && keys_[slots_[s].id] == key))
+            s = (s + 1) & (slots_.size() - 1);
         return s;
     }
     void resize(std::size_t size) {
-        slots_.assign(size, Slot{{}, -1});
+        slots_.assign(size, Slot{0, -1});
         shift_ = 64;
         while (size > 1) {
             size >>= 1;
             --shift_;
         }
-        for (std::size_t id = 0; id < keys_.size(); ++id)
-            slots_[find_slot(keys_[id])] = {keys_[id], static_cast<std::int32_t>(id)};
+        // All keys differ, so a free slot is all that is looked for.
+        for (std::size_t id = 0; id < keys_.size(); ++id) {
+            const std::uint64_t h = hash(keys_[id]);
+            std::size_t s = h >> shift_;
+            while (slots_[s].id >= 0) s = (s + 1) & (slots_.size() - 1);
+            slots_[s] = {part(h), static_cast<std::int32_t>(id)};
+        }
     }
 
-    std::vector<Slot> slots_;
-    std::vector<Key<W>> keys_;
+    Vector<Slot> slots_;
+    Vector<Key<W>> keys_;
     int shift_ = 64;
 };
 
@@ -182,19 +191,23 @@ template <int W, int C> class Recent {
     using Entry = Simplex<W, C>;
 
     Recent() : entries_(std::size_t{1} << kLog2) {}
-    void forget() {
+    // Forgets all simplices; few points get few entries.
+    void forget(std::int64_t points) {
+        log2_ = kLog2;
+        while (log2_ > kLeastLog2 && std::int64_t{1} << log2_ > points) --log2_;
         Entry none{};
         none.order.fill(-1);
-        for (Entry& entry : entries_) entry = none;
+        for (std::size_t i = 0; i < std::size_t{1} << log2_; ++i) entries_[i] = none;
     }
     Entry& at(const Entry& simplex) {
         std::uint64_t h = hash(simplex.base);
         for (const std::int64_t order : simplex.order) h = 31 * h + order;
-        return entries_[(h * 0x9E3779B97F4A7C15u) >> (64 - kLog2)];
+        return entries_[(h * 0x9E3779B97F4A7C15u) >> (64 - log2_)];
     }
 
   private:
-    static constexpr int kLog2 = 13;
+    static constexpr int kLog2 = 13, kLeastLog2 = 6;
+    int log2_ = kLog2;
     std::vector<Entry> entries_;
 };
 
@@ -212,7 +225,7 @@ void insert_range(const Points<T>& points, const Layout& layout, const Steps<W>&
     const int corners = d + 1;
     const int words = order_words(corners);
     static thread_local Recent<W, C> recent;
-    recent.forget();
+    recent.forget(end - begin);
     Embedding block{};  // initialized, because whole blocks are read even if fewer points were embedded
     alignas(64) std::uint64_t base[W][kBlock];
     Simplex<W, C> simplices[kBlock];
@@ -273,26 +286,31 @@ Graph connect(const Layout& layout, const Steps<W>& steps, const Table<W>& table
     Graph graph;
     graph.vertices = vertices;
     graph.neighbors.assign(vertices * corners * 2, static_cast<std::int32_t>(vertices));
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(threads)
-#endif
-    for (int axis = 0; axis < corners; ++axis) {
+    for_each(threads, corners, [&](std::int64_t axis) {
         std::int32_t* pairs = graph.neighbors.data() + axis * vertices * 2;
         // One step down an axis: every coordinate falls by one, the coordinate of the axis rises by d.
         Key<W> inner = steps.quotient[axis] - steps.remainder;
         Key<W> wrap = steps.quotient[axis] - steps.all;
         for (int m = 0; m < layout.d; ++m) wrap = wrap + steps.remainder;
-        for (std::int64_t v = 0; v < vertices && !(v % 4096 == 0 && stop.asked(0)); ++v) {
-            const Key<W>& key = table.keys()[v];
-            const bool zero = (key[layout.remainder.word] & remainder_mask) == 0;
-            const std::int32_t u = table.find(key + (zero ? wrap : inner));
-            if (u >= 0) {
-                pairs[2 * v] = u;
-                pairs[2 * u + 1] = static_cast<std::int32_t>(v);
+        // Several vertices at a time, their slots prefetched: cache misses would take most of the time.
+        constexpr std::int64_t kSome = 32;
+        Key<W> below[kSome];
+        for (std::int64_t first = 0; first < vertices && !(first % 4096 == 0 && stop.asked(0)); first += kSome) {
+            const std::int64_t count = vertices - first < kSome ? vertices - first : kSome;
+            for (std::int64_t i = 0; i < count; ++i) {
+                const Key<W>& key = table.keys()[first + i];
+                const bool zero = (key[layout.remainder.word] & remainder_mask) == 0;
+                below[i] = key + (zero ? wrap : inner);
+                table.prepare(below[i]);
+            }
+            for (std::int64_t i = 0; i < count; ++i) {
+                const std::int32_t u = table.find(below[i]);
+                if (u < 0) continue;
+                pairs[2 * (first + i)] = u;
+                pairs[2 * u + 1] = static_cast<std::int32_t>(first + i);
             }
         }
-    }
-    (void)threads;
+    });
     return graph;
 }
 
@@ -302,29 +320,25 @@ Graph build_words(const Points<T>& points, const Layout& layout, const double* s
     const Steps<W> steps(layout);
     const std::int64_t total = points.n;
     const int corners = points.d + 1;
-#ifndef _OPENMP
-    threads = 1;
-#endif
     static thread_local std::vector<Table<W>> tables;
     if (tables.size() < static_cast<std::size_t>(threads)) tables.resize(threads);
-    for (Table<W>& used : tables) used.clear();
+    for (Table<W>& used : tables) used.clear(total);
     // A pointer, because `tables` is thread_local: each thread of the region would see its own.
     Table<W>* const table = tables.data();
-    const auto edge = [&](int t) { return total * t / threads; };
-    bool failed = false, empty = false;  // an exception must not leave a parallel region
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static, 1) num_threads(threads) reduction(|| : failed, empty)
-#endif
-    for (int t = 0; t < threads; ++t) {
+    const auto edge = [&](std::int64_t t) { return total * t / threads; };
+    Any failed, empty;  // an exception must not leave a parallel region
+    for_each(threads, threads, [&](std::int64_t t) {
         try {
-            const auto insert = points.d == 5 ? insert_range<W, 5, T> : insert_range<W, 0, T>;
+            const auto insert = points.d == 5   ? insert_range<W, 5, T>
+                                : points.d == 2 ? insert_range<W, 2, T>
+                                                : insert_range<W, 0, T>;
             insert(points, layout, steps, scale, edge(t), edge(t + 1), table[t], index, weight, order, stop);
         } catch (const std::bad_alloc&) {
-            empty = true;
+            empty |= true;
         } catch (const std::exception&) {
-            failed = true;
+            failed |= true;
         }
-    }
+    });
     if (empty) throw std::bad_alloc();
     if (failed) throw std::length_error("too many lattice vertices");
     if (stop.stopped()) return {};  // some of `index` is not filled
@@ -336,16 +350,14 @@ Graph build_words(const Points<T>& points, const Layout& layout, const double* s
             renumber[t].push_back(table[0].insert(key));
         }
     }
-#ifdef _OPENMP
-#pragma omp parallel num_threads(threads)
-#endif
-    for (int t = 1; t < threads; ++t) {
-        const std::int32_t* number = renumber[t].data();
-#ifdef _OPENMP
-#pragma omp for schedule(static) nowait
-#endif
-        for (std::int64_t i = edge(t) * corners; i < edge(t + 1) * corners; ++i) index[i] = number[index[i]];
-    }
+    in_parallel(threads, [&](Team team) {
+        for (int t = 1; t < threads; ++t) {
+            const std::int32_t* const number = renumber[t].data();
+            const std::int64_t first = edge(t) * corners;
+            const Range mine = share(edge(t + 1) * corners - first, team.thread, team.threads);
+            for (std::int64_t i = first + mine.begin; i < first + mine.end; ++i) index[i] = number[index[i]];
+        }
+    });
     return connect(layout, steps, table[0], threads, stop);
 }
 
@@ -400,19 +412,16 @@ Graph build(const Points<T>& points, const double* scale, const std::int64_t* lo
     if (points.batch < threads) {
         for (std::int64_t b = 0; b < points.batch; ++b) one(b, threads);
     } else {
-        bool failed = false, empty = false;  // an exception must not leave a parallel region
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(threads) reduction(|| : failed, empty)
-#endif
-        for (std::int64_t b = 0; b < points.batch; ++b) {
+        Any failed, empty;  // an exception must not leave a parallel region
+        for_each(threads, points.batch, [&](std::int64_t b) {
             try {
                 one(b, 1);
             } catch (const std::bad_alloc&) {
-                empty = true;
+                empty |= true;
             } catch (const std::exception&) {
-                failed = true;
+                failed |= true;
             }
-        }
+        });
         if (empty) throw std::bad_alloc();
         if (failed) throw std::length_error("too many lattice vertices");
     }
@@ -457,10 +466,7 @@ void diagonal(std::int64_t n, int d, const std::int32_t* index, const T* weight,
     std::array<double, kMaxDim + 2> power;
     power[0] = 1.0;
     for (int s = 1; s <= corners; ++s) power[s] = power[s - 1] * tap;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(threads)
-#endif
-    for (std::int64_t i = 0; i < n; ++i) {
+    for_each(threads, n, [&](std::int64_t i) {
         const std::int32_t* v = index + i * corners;
         const T* w = weight + i * corners;
         double sum = 0.0;
@@ -481,7 +487,25 @@ void diagonal(std::int64_t n, int d, const std::int32_t* index, const T* weight,
         }
         out[i] = static_cast<T>(sum);
         for (int k = 0; slopes && k < corners; ++k) slopes[i * corners + k] = static_cast<T>(slope[k]);
-    }
+    });
+}
+
+template <typename T>
+void embedding_adjoint(std::int64_t n, int d, const T* of_weight, const std::int64_t* order, const double* scale,
+                       T* of_features, int threads) {
+    const int corners = d + 1;
+    for_each(threads, n, [&](std::int64_t i) {
+        const T* const g = of_weight + i * corners;
+        // Weight m is the difference of the sorted coordinates m and m - 1, over the number of corners.
+        std::array<double, kMaxDim + 1> of_elevated;
+        for (int m = 0; m < corners; ++m)
+            of_elevated[axis_at(order + i * order_words(corners), m)] = (g[m] - g[m < d ? m + 1 : 0]) / double(corners);
+        double sum = 0;
+        for (int j = 0; j < d; ++j) {
+            sum += of_elevated[j];
+            of_features[i * d + j] = static_cast<T>(scale[j] * (sum - (j + 1) * of_elevated[j + 1]));
+        }
+    });
 }
 
 template Graph build(const Points<float>&, const double*, const std::int64_t*, const std::int64_t*, std::int32_t*,
@@ -492,5 +516,7 @@ template void diagonal(std::int64_t, int, const std::int32_t*, const float*, con
                        const std::int32_t*, double, double, float*, float*, int);
 template void diagonal(std::int64_t, int, const std::int32_t*, const double*, const std::int64_t*, std::int64_t,
                        const std::int32_t*, double, double, double*, double*, int);
+template void embedding_adjoint(std::int64_t, int, const float*, const std::int64_t*, const double*, float*, int);
+template void embedding_adjoint(std::int64_t, int, const double*, const std::int64_t*, const double*, double*, int);
 
 }  // namespace fwcrf

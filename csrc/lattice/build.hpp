@@ -2,6 +2,7 @@
 // Built once per image, then read by every filter.
 #pragma once
 
+#include "runtime/block_allocator.hpp"
 #include "runtime/stop.hpp"
 
 #include <cstdint>
@@ -21,7 +22,7 @@ template <typename T> struct Points {
 // neighbour is absent.
 struct Graph {
     std::int64_t vertices = 0;
-    std::vector<std::int32_t> neighbors;
+    std::vector<std::int32_t, BlockAllocator<std::int32_t>> neighbors;
 };
 
 // Fills `index` and `weight`, (batch * n, d + 1): the corners of the simplex around each point and its
@@ -41,5 +42,11 @@ template <typename T>
 void diagonal(std::int64_t n, int d, const std::int32_t* index, const T* weight, const std::int64_t* order,
               std::int64_t vertices, const std::int32_t* neighbors, double tap, double identity, T* out, T* slopes,
               int threads);
+
+// The derivative in the features, (n, d), from the derivative in the weights, (n, d + 1): inside its simplex a point's
+// weights are linear in its features.
+template <typename T>
+void embedding_adjoint(std::int64_t n, int d, const T* of_weight, const std::int64_t* order, const double* scale,
+                       T* of_features, int threads);
 
 }  // namespace fwcrf

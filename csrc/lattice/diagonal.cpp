@@ -24,11 +24,7 @@ static void diagonal_rows(const DiagonalArgs<T>& a, const std::uint64_t* open, R
 template <typename T> void diagonal(const DiagonalArgs<T>& a) {
     thread_local Scratch scratch;
     OpenSets sets(a.vertices, a.corners, a.neighbors, scratch);
-#ifdef _OPENMP
-#pragma omp parallel num_threads(a.threads)
-#endif
-    {
-        const Team team = this_team();
+    in_parallel(a.threads, [&](Team team) {
         const std::uint64_t* const open = sets.find(team);
         const Range range = share(a.n, team.thread, team.threads);
         switch (a.corners) {
@@ -38,7 +34,7 @@ template <typename T> void diagonal(const DiagonalArgs<T>& a) {
         case 5: diagonal_rows<5>(a, open, range); break;
         default: diagonal_rows<6>(a, open, range); break;
         }
-    }
+    });
     scratch.trim();
 }
 

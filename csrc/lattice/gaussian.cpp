@@ -1,6 +1,7 @@
 // Calibration of a lattice to a Gaussian: row sums of the exact kernel, and weights scaled by point.
 #include "bind/functions.hpp"
 #include "lattice/weight_rows.hpp"
+#include "runtime/parallel.hpp"
 #include "runtime/scratch.hpp"
 #include "runtime/stop.hpp"
 #include "simd/math.hpp"
@@ -19,11 +20,8 @@ template <typename T> void gaussian_sums(const SumArgs<T>& a) {
                 all[b * each + ((j / W) * a.d + f) * W + j % W] =
                     j < a.columns ? a.column[(b * a.columns + j) * a.d + f] : kInfinity<T>;
     Stop stop;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(a.threads)
-#endif
-    for (std::int64_t i = 0; i < a.batch * a.rows; ++i) {
-        if (stop.asked(a.columns < 4096 ? i : 0)) continue;
+    for_each(a.threads, a.batch * a.rows, [&](std::int64_t i) {
+        if (stop.asked(a.columns < 4096 ? i : 0)) return;
         const T* const row = a.row + i * a.d;
         const T* column = all + i / a.rows * each;
         Vec<T> sum{};
@@ -36,7 +34,7 @@ template <typename T> void gaussian_sums(const SumArgs<T>& a) {
             sum += exp<T>(T(-0.5) * distance);
         }
         a.out[i] = total<T>(sum);
-    }
+    });
     scratch.trim();
     stop.check();
 }
@@ -45,23 +43,18 @@ template <int C, typename T> static void place(const PlaceArgs<T>& a) {
     const WeightRows<C, T> rows{a.n, C ? C : a.corners};
     constexpr std::int64_t W = kLanes<T>;
     const std::int64_t groups = (a.n + W - 1) / W;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(a.threads)
-#endif
-    for (std::int64_t g = 0; g < a.batch * groups; ++g) {
+    for_each(a.threads, a.batch * groups, [&](std::int64_t g) {
         const std::int64_t image = g / groups, at = image * a.n * rows.corners, i = g % groups * W;
         const Vec<T> factor = a.factor[image] * exp<T>(a.exponent * rows.squares(a.weight + at, i));
         rows.scaled(a.weight + at, i, factor, a.out + at);
-    }
+    });
 }
 
 template <int C, typename T> static void scale_rows(const ScaleArgs<T>& a) {
     const WeightRows<C, T> rows{a.n, C ? C : a.corners};
     constexpr std::int64_t W = kLanes<T>;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(a.threads)
-#endif
-    for (std::int64_t i = 0; i < a.n; i += W) {
+    for_each(a.threads, (a.n + W - 1) / W, [&](std::int64_t group) {
+        const std::int64_t i = group * W;
         const std::int64_t count = a.n - i < W ? a.n - i : W;
         const Vec<T> factor = load_some(a.factor + i, count);
         rows.scaled(a.weight, i, factor, a.out);
@@ -69,7 +62,7 @@ template <int C, typename T> static void scale_rows(const ScaleArgs<T>& a) {
             if (!a.diagonal[k]) continue;
             store_some(a.scaled[k] + i, factor * load_some(a.diagonal[k] + i, count) * factor, count);
         }
-    }
+    });
 }
 
 template <typename T> void place_weights(const PlaceArgs<T>& a) { a.corners == 6 ? place<6>(a) : place<0>(a); }

@@ -84,16 +84,11 @@ template <int C, typename T> struct Normalize {
 template <int C, typename T> static RowSums normalize(const NormalizeArgs<T>& a, Scratch& scratch, Scratch& words) {
     Normalize<C, T> model(a, scratch, words);
     RowSums all{__builtin_inf(), -__builtin_inf()};
-#ifdef _OPENMP
-#pragma omp parallel num_threads(a.threads)
-#endif
-    {
-        const RowSums found = model.run(this_team());
-#ifdef _OPENMP
-#pragma omp critical
-#endif
+    in_parallel(a.threads, [&](Team team) {
+        const RowSums found = model.run(team);
+        const Alone alone;
         all.raise(found);
-    }
+    });
     return all;
 }
 

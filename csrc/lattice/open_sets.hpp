@@ -3,8 +3,8 @@
 #pragma once
 
 #include "lattice/arguments.hpp"
+#include "runtime/barrier.hpp"
 #include "runtime/scratch.hpp"
-#include "runtime/team.hpp"
 
 namespace fwcrf::FWCRF_ISA {
 

@@ -2,18 +2,20 @@
 // does not.
 #pragma once
 
-#include "runtime/team.hpp"
+#include "lattice/arguments.hpp"
+#include "runtime/barrier.hpp"
 
 #include <cstring>
 
 namespace fwcrf::FWCRF_ISA {
 
-// Every thread of a region splats into its own two lattices, calls `blur`, and slices the result. Symmetric order only.
+// Every thread of a region splats into its own two lattices, calls `blur`, and slices the result.
 template <typename T> struct SingleLattice {
     std::int64_t vertices = 0;
     int corners = 0;
     const std::int32_t* neighbors = nullptr;  // (corners, vertices, 2)
     T tap = 0, identity = 0;
+    BlurOrder order = BlurOrder::symmetric;
     T* base = nullptr;  // memory for four lattices, and two more per thread
     Barrier barrier{};
 
@@ -64,6 +66,10 @@ template <typename T> struct SingleLattice {
             nothing += all[v] * T(0);
         }
         barrier.wait(team.threads);
+        if (order != BlurOrder::symmetric) {
+            blur_one_way(own, all, team);
+            return nothing == T(0);
+        }
         const T *forward = all, *reverse = all;
         for (int j = 0; j < last; ++j) {
             T *const f = lattice(j & 1), *const r = lattice(2 + (j & 1));
@@ -81,6 +87,18 @@ template <typename T> struct SingleLattice {
     }
 
   private:
+    void blur_one_way(Range own, const T* all, Team team) {
+        const T* source = all;
+        for (int j = 0; j < corners; ++j) {
+            T* const target = lattice(j & 1);
+            const int axis = order == BlurOrder::forward ? j : corners - 1 - j;
+            const T beta = j + 1 < corners ? T(0) : identity;
+            for (std::int64_t v = own.begin; v < own.end; ++v) target[v] = blurred(source, axis, v);
+            for (std::int64_t v = own.begin; v < own.end && beta != T(0); ++v) target[v] += beta * all[v];
+            barrier.wait(team.threads);
+            source = target;
+        }
+    }
     T blurred(const T* source, int axis, std::int64_t v) const {
         const std::int32_t* const pair = neighbors + (axis * vertices + v) * 2;
         return source[v] + tap * (source[pair[0]] + source[pair[1]]);

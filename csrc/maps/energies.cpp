@@ -1,7 +1,7 @@
 // Unary energies of a network's scores, pixel after pixel, and the range of the scores.
 #include "bind/functions.hpp"
+#include "runtime/parallel.hpp"
 #include "runtime/scratch.hpp"
-#include "runtime/team.hpp"
 #include "simd/math.hpp"
 #include "simd/rows.hpp"
 
@@ -122,23 +122,18 @@ template <typename T> ScoreRange energies(const EnergyArgs<T>& a) {
     thread_local Scratch scratch;
     T* const memory = scratch.get<T>(each * a.threads);
     ScoreRange all{inf, -inf, inf, -inf, true};
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(a.threads)
-#endif
-    for (int part = 0; part < a.threads; ++part) {
+    for_each(a.threads, a.threads, [&](std::int64_t part) {
         Extents<T> extents;
         // Whole groups of pixels, so that no thread writes into the rows of another thread.
         const std::int64_t groups = (a.n + Block::kEach - 1) / Block::kEach;
         for (std::int64_t image = 0; image < a.batch; ++image) {
-            const Range range = share(groups, part, a.threads);
+            const Range range = share(groups, static_cast<int>(part), a.threads);
             const std::int64_t begin = range.begin * Block::kEach, end = range.end * Block::kEach;
             Block{a}.part({begin, end < a.n ? end : a.n}, image, memory + part * each, extents);
         }
-#ifdef _OPENMP
-#pragma omp critical
-#endif
+        const Alone alone;
         extents.into(all);
-    }
+    });
     scratch.trim();
     return all;
 }

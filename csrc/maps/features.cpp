@@ -1,5 +1,7 @@
 #include "maps/features.hpp"
 
+#include "runtime/parallel.hpp"
+
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -18,11 +20,8 @@ bool fill(const Pixels<T>& pixels, const std::int64_t* sizes, int some_axes, con
     for (int a = 0; a + 1 < axes; ++a) lines *= sizes[a];
     std::vector<T> along(length);
     for (std::int64_t i = 0; i < length; ++i) along[i] = static_cast<T>(i) * inverse[axes - 1];
-    bool bad = false;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(threads) reduction(|| : bad)
-#endif
-    for (std::int64_t line = 0; line < pixels.images * lines; ++line) {
+    Any bad;
+    for_each(threads, pixels.images * lines, [&](std::int64_t line) {
         const std::int64_t image = line / lines;
         const T* __restrict value =
             pixels.values + image * pixels.image + (line - image * lines) * length * pixels.pixel;
@@ -42,9 +41,8 @@ bool fill(const Pixels<T>& pixels, const std::int64_t* sizes, int some_axes, con
                 finite &= std::abs(v) <= std::numeric_limits<T>::max();
             }
         }
-        bad = bad || !finite;
-    }
-    (void)threads;
+        bad |= !finite;
+    });
     return !bad;
 }
 

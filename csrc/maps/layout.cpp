@@ -1,6 +1,7 @@
 // Transposes between a network's layout, channel after channel, and the library's, pixel after pixel; with logarithms
 // and argmax in the same pass.
 #include "bind/functions.hpp"
+#include "runtime/parallel.hpp"
 #include "simd/math.hpp"
 #include "simd/rows.hpp"
 
@@ -12,10 +13,7 @@ template <typename T, typename F> static void transposed(const TransposeArgs<T>&
     constexpr std::int64_t W = kLanes<T>, kTile = 64;  // tiles of both arrays fit into the first-level cache together
     const std::int64_t rows = a.rows, columns = a.columns;
     const std::int64_t down = (rows + kTile - 1) / kTile, across = (columns + kTile - 1) / kTile;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(a.threads)
-#endif
-    for (std::int64_t tile = 0; tile < a.batch * down * across; ++tile) {
+    for_each(a.threads, a.batch * down * across, [&](std::int64_t tile) {
         // Tiles follow the longer side. One array is then read or written in one stretch of memory, the other in as
         // many streams as the shorter side is long; the processor prefetches only a few streams by itself.
         const bool wide = columns >= rows;
@@ -31,7 +29,7 @@ template <typename T, typename F> static void transposed(const TransposeArgs<T>&
             for (std::int64_t i = i0; i < i1; ++i)
                 for (std::int64_t j = j0; j < j1; ++j)
                     to[j * rows + i] = lane(act(fill(from[i * columns + j]), fill(beside[j * rows + i])), 0);
-            continue;
+            return;
         }
         for (std::int64_t i = i0; i < i1; i += W)
             for (std::int64_t j = j0; j < j1; j += W) {
@@ -49,7 +47,7 @@ template <typename T, typename F> static void transposed(const TransposeArgs<T>&
                     store(to + at, act(square[k], load(beside + at)));
                 }
             }
-    }
+    });
 }
 
 template <typename T> void transpose_log(const TransposeArgs<T>& a) {
@@ -88,15 +86,11 @@ template <typename T> struct Largest {
 template <typename T> void argmax(const T* x, std::int64_t n, std::int64_t length, std::int64_t* out, int threads) {
     constexpr std::int64_t W = kLanes<T>;
     const std::int64_t groups = whole_groups<T>(n, length);
-    (void)threads;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(threads)
-#endif
-    for (std::int64_t group = 0; group < groups; ++group) {
+    for_each(threads, groups, [=](std::int64_t group) {
         Largest<T> best;
         columns_of(x + group * W * length, length, [&](int, std::int64_t column, Vec<T> v) { best.see(column, v); });
         best.put(out + group * W);
-    }
+    });
     for (std::int64_t i = groups * W; i < n; ++i) out[i] = argmax_of_row(x + i * length, length);
 }
 
@@ -105,10 +99,7 @@ template <int G, typename T>
 static void transpose_and_argmax(const TransposeArgs<T>& a, std::int64_t begin, std::int64_t end) {
     constexpr std::int64_t W = kLanes<T>, kAhead = 8 * W;
     const std::int64_t rows = a.rows, columns = a.columns, several = (end - begin) / G;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(a.threads)
-#endif
-    for (std::int64_t g = 0; g < a.batch * several; ++g) {
+    for_each(a.threads, a.batch * several, [&](std::int64_t g) {
         const std::int64_t image = g / several, i = (begin + g % several * G) * W;
         T* const to = a.out + image * rows * columns + i;
         Largest<T> best[G];
@@ -119,7 +110,7 @@ static void transpose_and_argmax(const TransposeArgs<T>& a, std::int64_t begin, 
             best[group].see(column, v);
         });
         for (int group = 0; group < G; ++group) best[group].put(a.largest + image * rows + i + group * W);
-    }
+    });
 }
 template <typename T> static void transpose_and_argmax(const TransposeArgs<T>& a) {
     constexpr std::int64_t W = kLanes<T>;

@@ -2,8 +2,8 @@
 #include "maps/simplex_rows.hpp"
 
 #include "bind/functions.hpp"
+#include "runtime/parallel.hpp"
 #include "runtime/scratch.hpp"
-#include "runtime/team.hpp"
 
 namespace fwcrf::FWCRF_ISA {
 
@@ -42,11 +42,8 @@ template <typename T, typename Rule> static void map_rows(const SimplexArgs<T>& 
     const std::int64_t each = (copies + Rule::scratch(stride) + 15) / 16 * 16;
     thread_local Scratch scratch;
     T* const memory = scratch.get<T>(a.threads * each);
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(a.threads)
-#endif
-    for (int part = 0; part < a.threads; ++part) {
-        const Range range = share(groups, part, a.threads);
+    for_each(a.threads, a.threads, [&](std::int64_t part) {
+        const Range range = share(groups, static_cast<int>(part), a.threads);
         T *const own = memory + part * each, *const block = own + copies;
         Copies<T, Rule> staged{a, stride, own};
         for (std::int64_t group = range.begin; group < range.end; ++group) {
@@ -58,7 +55,7 @@ template <typename T, typename Rule> static void map_rows(const SimplexArgs<T>& 
             const std::int64_t at = first * a.length;
             Rule::apply(a.x + at, a.p ? a.p + at : nullptr, a.out + at, a.length, a.scale, block);
         }
-    }
+    });
     scratch.trim();
 }
 

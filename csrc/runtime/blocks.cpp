@@ -7,6 +7,9 @@
 #ifdef __linux__
 #include <sys/mman.h>
 #endif
+#ifdef _WIN32
+#include <malloc.h>
+#endif
 
 namespace fwcrf {
 namespace {
@@ -57,7 +60,7 @@ Held& room(std::size_t size) {
         Held* gone = nullptr;
         for (Held& slot : held)
             if (slot.block && (!gone || slot.since < gone->since)) gone = &slot;
-        std::free(gone->block);
+        free_aligned(gone->block);
         held_bytes -= gone->size;
         *gone = Held{};
     }
@@ -67,6 +70,24 @@ Held& room(std::size_t size) {
 }  // namespace
 
 void out_of_memory(std::size_t bytes) { throw OutOfMemory{bytes}; }
+
+#ifdef _WIN32  // without std::aligned_alloc
+void* allocate_aligned(std::size_t alignment, std::size_t bytes) noexcept { return _aligned_malloc(bytes, alignment); }
+void free_aligned(void* block) noexcept { _aligned_free(block); }
+#else
+void* allocate_aligned(std::size_t alignment, std::size_t bytes) noexcept {
+    return std::aligned_alloc(alignment, bytes);
+}
+void free_aligned(void* block) noexcept { std::free(block); }
+#endif
+
+void use_large_pages(void* block, std::size_t bytes) noexcept {
+#ifdef __linux__
+    if (bytes >= kLargePage) madvise(block, bytes, MADV_HUGEPAGE);
+#else
+    (void)block, (void)bytes;
+#endif
+}
 
 void* take_block(std::size_t bytes) {
     const std::size_t size = (bytes + sizeof(Header) + kLargePage - 1) / kLargePage * kLargePage;
@@ -81,11 +102,9 @@ void* take_block(std::size_t bytes) {
             return static_cast<Header*>(block) + 1;
         }
     }
-    void* block = std::aligned_alloc(kLargePage, size);
+    void* block = allocate_aligned(kLargePage, size);
     if (!block) out_of_memory(bytes);
-#ifdef __linux__
-    madvise(block, size, MADV_HUGEPAGE);
-#endif
+    use_large_pages(block, size);
     static_cast<Header*>(block)->size = size;
     return static_cast<Header*>(block) + 1;
 }
@@ -101,7 +120,7 @@ void give_block(void* data) noexcept {
             return;
         }
     }
-    std::free(block);
+    free_aligned(block);
 }
 
 }  // namespace fwcrf

@@ -18,4 +18,11 @@ struct OutOfMemory {
 [[noreturn]] void out_of_memory(std::size_t bytes);  // throws OutOfMemory
 void give_block(void* block) noexcept;
 
+// Null if there is no memory. `bytes` is a multiple of the alignment, a power of two.
+void* allocate_aligned(std::size_t alignment, std::size_t bytes) noexcept;
+void free_aligned(void* block) noexcept;
+
+// Lets the system back a large block with large pages: lattices are read and written at random places.
+void use_large_pages(void* block, std::size_t bytes) noexcept;
+
 }  // namespace fwcrf

@@ -12,6 +12,8 @@
 #include <utility>
 #ifdef __x86_64__
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace fwcrf::FWCRF_ISA {
@@ -61,8 +63,12 @@ template <typename T> static inline Vec<T> small_to_numbers(Int<T> v) {
 }
 // Each lane rounded to the nearest float.
 static inline Vec<double> rounded_to_float(Vec<double> v) {
+#if defined(__aarch64__)  // compilers convert the floats back one by one
+    return (Vec<double>)vcvt_f64_f32(vcvt_f32_f64((float64x2_t)v));
+#else
     typedef float Floats __attribute__((vector_size(kVectorBytes / 2)));
     return __builtin_convertvector(__builtin_convertvector(v, Floats), Vec<double>);
+#endif
 }
 
 template <typename T> static inline Vec<T> load(const T* p) {
@@ -78,6 +84,8 @@ template <typename T> static inline Vec<T> load_once(const T* p) {
     asm("" : "+v"(v));
 #elif defined(__x86_64__)
     asm("" : "+x"(v));
+#elif defined(__aarch64__)
+    asm("" : "+w"(v));
 #endif
     return v;
 }
@@ -150,6 +158,12 @@ template <typename T> static inline Vec<T> sqrt(Vec<T> v) {
 #elif defined(__AVX2__)
     if constexpr (kSingle<T>) return (Vec<T>)_mm256_sqrt_ps((__m256)v);
     else return (Vec<T>)_mm256_sqrt_pd((__m256d)v);
+#elif defined(__x86_64__)
+    if constexpr (kSingle<T>) return (Vec<T>)_mm_sqrt_ps((__m128)v);
+    else return (Vec<T>)_mm_sqrt_pd((__m128d)v);
+#elif defined(__aarch64__)
+    if constexpr (kSingle<T>) return (Vec<T>)vsqrtq_f32((float32x4_t)v);
+    else return (Vec<T>)vsqrtq_f64((float64x2_t)v);
 #else
     for (int l = 0; l < kLanes<T>; ++l) v[l] = static_cast<T>(__builtin_sqrt(v[l]));
     return v;
@@ -163,6 +177,9 @@ template <typename T> static inline Vec<T> fma(Vec<T> a, Vec<T> b, Vec<T> c) {
 #elif defined(__FMA__)
     if constexpr (kSingle<T>) return (Vec<T>)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
     else return (Vec<T>)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c);
+#elif defined(__aarch64__)
+    if constexpr (kSingle<T>) return (Vec<T>)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
+    else return (Vec<T>)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b);
 #else
     return a * b + c;
 #endif
@@ -174,6 +191,8 @@ template <typename M> static inline bool any(M mask) {
     return _mm256_movemask_epi8((__m256i)mask) != 0;
 #elif defined(__x86_64__)
     return _mm_movemask_epi8((__m128i)mask) != 0;
+#elif defined(__aarch64__)
+    return vmaxvq_u32((uint32x4_t)mask) != 0;
 #else
     bool found = false;
     for (unsigned l = 0; l < sizeof(M) / sizeof(mask[0]); ++l) found |= mask[l] != 0;
@@ -187,11 +206,7 @@ template <typename T> static inline T total(Vec<T> v) {
     return sum;
 }
 // True if every lane is 0. With v += x * 0 over all x, that tells whether all x are finite.
-template <typename T> static inline bool all_zero(Vec<T> v) {
-    bool zero = true;
-    for (int l = 0; l < kLanes<T>; ++l) zero = zero && v[l] == T(0);
-    return zero;
-}
+template <typename T> static inline bool all_zero(Vec<T> v) { return !any(~(v == T(0))); }
 
 // The first blocks of H lanes of each pair of blocks of a and b, or the second blocks.
 template <typename T, int H, bool second, int... lane>

@@ -18,15 +18,15 @@ template <typename T> struct Term {
 };
 
 // A step from x to x + step (p - x), row by row, with p = map(v) and v = scale (P x + unary u) + keep x + lean w.
-// w is the dual variable of a solver that has one. A derivative map returns the map's derivative at p = `other`, times
-// v. The names are bound for Python: kMaps and kDuals are in the order of the enums.
+// w is the dual variable of a solver that has one. The result of a derivative map is step times the map's derivative at
+// p = `other`, times v. The names are bound for Python: kMaps and kDuals are in the order of the enums.
 enum class Map : int { none, softmax, project, vertex, softmax_derivative, project_derivative };
 constexpr const char* kMaps[] = {"none", "softmax", "project", "vertex", "softmax derivative", "project derivative"};
-// The new w: w itself; v minus its maximum; w + x - p.
-enum class Dual : int { none, logits, multipliers };
-constexpr const char* kDuals[] = {"none", "logits", "multipliers"};
+// The new w: w itself; v minus its maximum; w + x - p; v.
+enum class Dual : int { none, logits, multipliers, gradient };
+constexpr const char* kDuals[] = {"none", "logits", "multipliers", "gradient"};
 static_assert(std::size(kMaps) == static_cast<int>(Map::project_derivative) + 1 &&
-                  std::size(kDuals) == static_cast<int>(Dual::multipliers) + 1,
+                  std::size(kDuals) == static_cast<int>(Dual::gradient) + 1,
               "a name for every map and dual");
 template <typename T> struct Update {
     Map map;
@@ -47,12 +47,14 @@ template <typename T> struct MessageBound {
         last = to_last > last ? to_last : last;
     }
 };
-// Optional first operation, without kernels: out = map(scale x), or a derivative of the map taken at `other`.
+// Optional first operation, without kernels: out = map(scale x), or step times a derivative of the map taken at
+// `other`. With a derivative, the dual variable of the steps becomes scale x.
 template <typename T> struct Start {
     Map map;
     T scale;
     const T* other;  // (n, channels) for derivatives, else null
     T* out;          // (n, channels)
+    T step = T(1);
 };
 // Softmax over several panels of labels: each panel writes exp(v) and adds to `sum`; the next step multiplies x by
 // factor = 1 / sum.
@@ -76,7 +78,7 @@ template <typename T> struct StepArgs {
     const T* const* other;  // (steps) arrays (n, channels), or null
     T* sum;                 // (n, channels) or null: the sum of all derivatives, from `start` on
     T* dual;                // (n, channels) or null: w
-    // (terms, channels, channels) or null: the derivative of <other, out> in each Potts weight or matrix, summed over
+    // (terms, channels, channels) or null: the derivative of <point, out> in each Potts weight or matrix, summed over
     // the steps. For Potts only the first entry is filled.
     double* slopes;
     int threads;
@@ -84,6 +86,17 @@ template <typename T> struct StepArgs {
     bool plain = false;                // a Potts term gives w y instead of w (sum(y) - y)
     const Start<T>* start = nullptr;   // with many labels only softmax(-unary), and x is the unary
     const Shared<T>* shared = nullptr;
+    T* const* goal = nullptr;         // (steps) arrays (n, channels): p of a step that is not 1; some may be null
+    const T* const* point = nullptr;  // (steps) arrays (n, channels); null: the arrays of `other`
+    // (1 + steps, 3) or null: <v, other>, <v, point of the next step> and <result, other> of the start and of each
+    // derivative, with the logarithm of `other` in the last one for a softmax.
+    double* rates = nullptr;
+    // (steps) or null: the pixels whose P x a lazy step reads; 0 for a step that changes nothing. Filled for lazy steps
+    // only, and for two labels from the first step on that is not taken.
+    std::int64_t* reads = nullptr;
+    // A pixel may stay where it is if no entry of p - x is larger; when all stay, the steps end. With 0 a softmax takes
+    // steps of all pixels.
+    T tolerance = 0;
 };
 
 // For each label: the smallest u minus the smallest u of its row, and the largest x.

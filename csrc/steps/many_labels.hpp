@@ -161,20 +161,15 @@ template <typename T> struct ManyLabels {
     template <typename F> void for_groups(F&& act) const {
         const std::int64_t groups = (a.n + W - 1) / W;
         Stop stop;
-#ifdef _OPENMP
-#pragma omp parallel num_threads(a.threads)
-#endif
-        {
+        in_parallel(a.threads, [&](Team team) {
             thread_local Scratch scratch;
             T* const rows = scratch.get<T>(2 * W * padded());
             MessageBound<T> bound;
-#ifdef _OPENMP
-#pragma omp for schedule(static)
-#endif
-            for (std::int64_t g = 0; g < groups; ++g)
+            const Range mine = share(groups, team.thread, team.threads);
+            for (std::int64_t g = mine.begin; g < mine.end; ++g)
                 if (!stop.asked(g)) act(g * W, a.n - g * W < W ? a.n - g * W : W, rows, bound);
             raise_bound(a, bound);
-        }
+        });
         stop.check();
     }
     template <typename F> void for_rows(F&& act) const {
@@ -200,7 +195,8 @@ template <typename T> struct ManyLabels {
         });
     }
 
-    // row = v = scale (total(y) - y + unary u) + keep x, -inf past the labels. Returns y of the last label.
+    // row = v = scale (total(y) - y + unary u) + keep x, -inf past the labels. Returns y of the last label. Maps ignore
+    // what all labels share: without the total, which may be much larger than y, less is lost to rounding.
     inline T prepare(const Update<T>& update, std::int64_t i, const T* x, const T* y, T* row, T* spare,
                      MessageBound<T>& bound) const {
         const bool plain = update.map == Map::none;
@@ -213,7 +209,7 @@ template <typename T> struct ManyLabels {
         const T whole = total<T>(sums);
         bound.raise(whole, T(0));
         for_vectors(a.channels, [&](std::int64_t s) {
-            Vec<T> v = whole - load(spare + s);
+            Vec<T> v = (plain ? whole : T(0)) - load(spare + s);
             if (unary) v += weight * load(unary + s);
             store(row + s, scale * v);
         });

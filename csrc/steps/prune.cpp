@@ -2,8 +2,8 @@
 // dropped, or merged into one label.
 #include "bind/functions.hpp"
 #include "maps/simplex_rows.hpp"
+#include "runtime/parallel.hpp"
 #include "runtime/scratch.hpp"
-#include "runtime/team.hpp"
 
 namespace fwcrf::FWCRF_ISA {
 
@@ -62,11 +62,9 @@ template <typename T> void label_spans(const SpanArgs<T>& a) {
     thread_local Scratch scratch;
     T* const memory = scratch.get<T>(2 * each * a.threads);
     for (std::int64_t s = 0; s < 2 * each * a.threads; ++s) memory[s] = s / each % 2 ? T(0) : kInfinity<T>;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(a.threads)
-#endif
-    for (int t = 0; t < a.threads; ++t)
-        Spans<T>{a, memory + 2 * t * each, memory + (2 * t + 1) * each}.all(share(a.n, t, a.threads));
+    for_each(a.threads, a.threads, [&](std::int64_t t) {
+        Spans<T>{a, memory + 2 * t * each, memory + (2 * t + 1) * each}.all(share(a.n, static_cast<int>(t), a.threads));
+    });
     for (std::int64_t s = 0; s < a.labels; ++s) {
         T near = memory[s], large = memory[each + s];
         for (int t = 1; t < a.threads; ++t) {
@@ -105,17 +103,12 @@ template <typename T> struct Merged {
 // Calls act(first pixel, memory for their rows) for groups of W pixels. The last group overlaps the group before.
 template <typename T, typename F> static void for_groups(const MergeArgs<T>& a, F&& act) {
     constexpr std::int64_t W = kLanes<T>;
-#ifdef _OPENMP
-#pragma omp parallel num_threads(a.threads)
-#endif
-    {
+    in_parallel(a.threads, [&](Team team) {
         thread_local Scratch scratch;
         T* const room = scratch.get<T>(W * a.labels);
-#ifdef _OPENMP
-#pragma omp for schedule(static)
-#endif
-        for (std::int64_t g = 0; g < (a.n + W - 1) / W; ++g) act(g * W + W <= a.n ? g * W : a.n - W, room);
-    }
+        const Range groups = share((a.n + W - 1) / W, team.thread, team.threads);
+        for (std::int64_t g = groups.begin; g < groups.end; ++g) act(g * W + W <= a.n ? g * W : a.n - W, room);
+    });
 }
 
 template <typename T> static void drop_labels(const MergeArgs<T>& a) {

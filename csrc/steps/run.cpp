@@ -13,11 +13,8 @@ namespace fwcrf::FWCRF_ISA {
 template <typename T> static bool two_labels(const StepArgs<T>& a) {
     thread_local Scratch scratch;
     TwoLabels<T> model(a, scratch);
-    bool bad = false;
-#ifdef _OPENMP
-#pragma omp parallel num_threads(a.threads) reduction(|| : bad)
-#endif
-    bad = !model.run(this_team());
+    Any bad;
+    in_parallel(a.threads, [&](Team team) { bad |= !model.run(team); });
     scratch.trim();
     model.stop.check();
     return !bad;

@@ -1,5 +1,7 @@
 #include "steps/select.hpp"
 
+#include "runtime/parallel.hpp"
+
 #include <algorithm>
 
 namespace fwcrf {
@@ -7,26 +9,19 @@ namespace fwcrf {
 template <typename T>
 void take_columns(const T* x, std::int64_t n, std::int64_t labels, const std::int64_t* which, std::int64_t count,
                   T* out, int threads) {
-    (void)threads;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(threads)
-#endif
-    for (std::int64_t i = 0; i < n; ++i)
+    for_each(threads, n, [=](std::int64_t i) {
         for (std::int64_t j = 0; j < count; ++j) out[i * count + j] = x[i * labels + which[j]];
+    });
 }
 
 template <typename T>
 void spread_columns(const T* x, std::int64_t n, std::int64_t labels, const std::int64_t* which, std::int64_t count,
                     T* out, int threads) {
-    (void)threads;
-#ifdef _OPENMP
-#pragma omp parallel for schedule(static) num_threads(threads)
-#endif
-    for (std::int64_t i = 0; i < n; ++i) {
+    for_each(threads, n, [=](std::int64_t i) {
         T* const row = out + i * labels;
         std::fill(row, row + labels, T(0));
         for (std::int64_t j = 0; j < count; ++j) row[which[j]] = x[i * count + j];
-    }
+    });
 }
 
 #define FWCRF_COLUMNS(T)                                                                                               \

@@ -40,15 +40,21 @@ template <typename T, int NV> struct Step {
     const Pixel& pixel;
     const T* x = nullptr;
     const T* other = nullptr;
+    const T* point = nullptr;
+    const T* next = nullptr;  // the point of the next derivative, for `rates`
     T* out = nullptr;
+    T* goal = nullptr;
     T* sum = nullptr;
     Update<T> update{Map::none, T(1), T(0), T(1), T(1), T(0), Dual::none};
-    bool carry = false;      // also splat the result for the next step
-    bool bounded = false;    // compute MessageBound::all
-    bool alone = false;      // a start: no kernels
-    bool zero_sums = false;  // the labels of each pixel of x sum to 0
+    bool carry = false;       // also splat the result for the next step
+    bool bounded = false;     // compute MessageBound::all
+    bool alone = false;       // a start: no kernels
+    bool zero_sums = false;   // the labels of each pixel of x sum to 0
+    double* rates = nullptr;  // of this thread and step: see StepArgs
+    const bool lazy;          // lazy steps may follow, which read every result
 
-    Step(const StepArgs<T>& a, const Terms<T, NV>& terms) : a(a), terms(terms), pixel(terms.pixel) {}
+    Step(const StepArgs<T>& a, const Terms<T, NV>& terms, bool lazy)
+        : a(a), terms(terms), pixel(terms.pixel), lazy(lazy) {}
 
     // The result of the previous step.
     const T* end() const { return out ? out : a.x; }
@@ -57,6 +63,9 @@ template <typename T, int NV> struct Step {
         x = end();
         out = a.out[step];
         other = a.other ? a.other[step] : nullptr;
+        point = a.point ? a.point[step] : nullptr;
+        next = point_of(step + 1);
+        goal = a.goal ? a.goal[step] : nullptr;
         zero_sums = derivative();
         update = a.update[step];
         const bool last = step + 1 == a.steps;
@@ -64,21 +73,38 @@ template <typename T, int NV> struct Step {
         carry = !last && terms.carries();
         bounded = a.bound && step < 2;  // after the first step x sums to 1, so that later totals are the same
         alone = false;
+        if (carry && passing(out, step + 1)) out = nullptr;
     }
 
     void begin(const Start<T>& start) {
         x = a.x;
         out = start.out;
         other = start.other;
-        update = Update<T>{start.map, start.scale, T(0), T(1), T(0), T(0), Dual::none};
+        next = point_of(0);
+        update = Update<T>{start.map, start.scale, T(0), start.step, T(0), T(0), Dual::none};
+        if (derivative() && a.dual) update.dual = Dual::gradient;
         sum = derivative() ? a.sum : nullptr;
         carry = a.steps > 0 && terms.carries();
         alone = true;
+        if (carry && passing(out, 0)) out = nullptr;
+    }
+    const T* point_of(int step) const {
+        return !a.rates || step >= a.steps ? nullptr : a.point ? a.point[step] : a.other[step];
+    }
+    // True if the result of a step is only splatted: the array `to` is overwritten by step `next`, which does not read
+    // it. Not writing it saves a third of what a step moves through memory.
+    bool passing(const T* to, int next) const {
+        const Update<T>& m = a.update[next];
+        return to == a.out[next] && !lazy && !terms.shifted && !a.other && !a.sum && !a.dual && !a.goal &&
+               m.keep == T(0) && m.step == T(1);
     }
 
     bool derivative() const { return update.map == Map::softmax_derivative || update.map == Map::project_derivative; }
     // True if v is more than a multiple of P x + u, or is stored.
-    bool leaning() const { return update.keep != T(0) || update.lean != T(0) || update.dual == Dual::logits; }
+    bool leaning() const {
+        return update.keep != T(0) || update.lean != T(0) || update.dual == Dual::logits ||
+               update.dual == Dual::gradient;
+    }
     // True for softmax without the search for the largest entry, with powers to the base of Power.
     bool fast_softmax(const Workspace& work) const { return update.map == Map::softmax && !leaning() && !work.careful; }
 
@@ -103,19 +129,43 @@ template <typename T, int NV> struct Step {
         alignas(64) T given[kPixels * W];      // messages to the labels of the last vector
         alignas(64) T factor[kPixels];         // of the result; for derivatives the subtracted mean
         alignas(64) T others[kPixels * kRow];  // the points at which derivatives are taken
+        alignas(64) T points[kPixels * kRow];  // the points if they are not `others`; then the next step's points
     };
 
     void run(const Block& block, Workspace& work) const {
         Rows at;
         if (other) pixel.get(other, block, at.others);
+        if (point) pixel.get(point, block, at.points);
         do {
             if (alone) terms.scaled(block, query(work), at.rows);
-            else terms.gradient(block, query(work), at.others, work, at.rows, at.given);
+            else terms.gradient(block, query(work), point ? at.points : at.others, work, at.rows, at.given);
             for (T& value : at.factor) value = T(1);
+            if (leaning()) lean(block, at);
+            if (rates && derivative()) {
+                rates[0] += dot(block, at.rows, at.others);
+                if (next) pixel.get(next, block, at.points);
+                if (next) rates[1] += dot(block, at.rows, at.points);
+            }
         } while (update.map != Map::none && !map_block(block, at, work));
         if (a.bound && !alone && !terms.matrices_too) raise_last(block, at, work);
         finish(block, at, work);
+        if (rates && derivative()) rates[2] += inner(block, work.block, at.others);
         if (carry) terms.take(block, work);
+    }
+
+    static double dot(const Block& block, const T* some, const T* others) {
+        Vec<T> sum[4] = {};  // one alone would wait for itself
+        const std::int64_t end = block.pixels * kRow;
+        for (std::int64_t i = 0; i < end; i += 4 * W)
+            for (int k = 0; k < 4 && i + k * W < end; ++k) sum[k] += load(some + i + k * W) * load(others + i + k * W);
+        return total<T>((sum[0] + sum[1]) + (sum[2] + sum[3]));
+    }
+    // <result, other>, or <result, log other> of a softmax.
+    double inner(const Block& block, const T* result, const T* others) const {
+        if (update.map == Map::project_derivative) return dot(block, result, others);
+        Vec<T> sum{};
+        for (std::int64_t i = 0; i < block.pixels * kRow; i += W) sum += load(result + i) * log<T>(load(others + i));
+        return total<T>(sum);
     }
 
     typename Terms<T, NV>::Query query(const Workspace& work) const {
@@ -163,14 +213,14 @@ template <typename T, int NV> struct Step {
         for (std::int64_t q = 0; q < block.pixels; ++q, row += kRow, p += kRow, copy += kRow, index += C, weight += C) {
             Vec<T> v[NV];
             for (int k = 0; k < NV; ++k) {
-                v[k] = result<M>(load(row + k * W), at.factor[q], p + k * W);
+                v[k] = result<M>(load(row + k * W), at.factor[q], p + k * W, update.step);
                 store(copy + k * W, v[k]);
             }
             if (M != Map::none && all) {
                 add_to(all, q < whole, alone, v);
                 all += channels;
             }
-            if (M == Map::none || to) {
+            if (to) {
                 // The array has left the first-level cache since it was read.
                 for (int e = 0; e < kRow; e += 64 / static_cast<int>(sizeof(T)))
                     __builtin_prefetch(to + 8 * channels + e, 1, 3);
@@ -182,9 +232,9 @@ template <typename T, int NV> struct Step {
     }
 
     // The result of the step from a vector of a row and the row's factor, or mean for derivatives.
-    template <Map M> static inline Vec<T> result(Vec<T> v, T factor, const T* p) {
-        if (M == Map::softmax_derivative) return load(p) * (v - factor);
-        if (M == Map::project_derivative) return select(load(p) > T(0), v - factor, Vec<T>{});
+    template <Map M> static inline Vec<T> result(Vec<T> v, T factor, const T* p, T step) {
+        if (M == Map::softmax_derivative) return step * (load(p) * (v - factor));
+        if (M == Map::project_derivative) return select(load(p) > T(0), step * (v - factor), Vec<T>{});
         return factor * v;
     }
 
@@ -211,7 +261,6 @@ template <typename T, int NV> struct Step {
     bool map_block(const Block& block, Rows& at, Workspace& work) const {
         const std::int64_t count = block.pixels, whole = (count + W - 1) / W * W;
         T* const rows = at.rows;
-        if (leaning()) lean(block, rows);
         for (std::int64_t i = count * kRow; i < whole * kRow; ++i) rows[i] = 0;
         if (fast_softmax(work)) {
             for (std::int64_t q = 0; q < whole; q += W)
@@ -243,6 +292,7 @@ template <typename T, int NV> struct Step {
         for (std::int64_t q = 0; q < block.pixels; ++q) {
             Vec<T> here[NV];
             pixel.get(x, block.first + q, here);
+            if (goal) pixel.put(goal, block.first + q, rows + q * kRow);
             for (int k = 0; k < NV; ++k) {
                 T* const at = rows + q * kRow + k * W;
                 store(at, here[k] + update.step * (load(at) - here[k]));
@@ -324,9 +374,10 @@ template <typename T, int NV> struct Step {
         store(at.factor + first, sums<T>(sum) / sums<T>(count));
     }
 
-    // rows += keep x + lean w; with Dual::logits the new w is stored.
-    void lean(const Block& block, T* rows) const {
-        const Vec<T> past = fill(derivative() ? T(0) : -kInfinity<T>);
+    // rows += keep x + lean w; with Dual::logits or Dual::gradient the new w is stored.
+    void lean(const Block& block, Rows& at) const {
+        T* const rows = at.rows;
+        const Vec<T> past = fill(derivative() || update.map == Map::none ? T(0) : -kInfinity<T>);
         for (std::int64_t q = 0; q < block.pixels; ++q) {
             const std::int64_t i = block.first + q;
             T* const row = rows + q * kRow;
@@ -337,6 +388,7 @@ template <typename T, int NV> struct Step {
             pixel.set_past(v, past);
             if (update.dual == Dual::logits) keep_logits(i, v);
             for (int k = 0; k < NV; ++k) store(row + k * W, v[k]);
+            if (update.dual == Dual::gradient) pixel.put(a.dual, i, row);
         }
     }
 
@@ -374,9 +426,7 @@ template <typename T, int NV> struct Step {
 // Raises the message bound of the caller by the bound of one thread.
 template <typename T> static void raise_bound(const StepArgs<T>& a, const MessageBound<T>& found) {
     if (!a.bound) return;
-#ifdef _OPENMP
-#pragma omp critical
-#endif
+    const Alone alone;
     a.bound->raise(found.all, found.last);
 }
 

@@ -7,6 +7,7 @@
 #include "grid/coarse.hpp"
 #include "lattice/blur.hpp"
 #include "runtime/scratch.hpp"
+#include "simd/product.hpp"
 #include "steps/arguments.hpp"
 #include "steps/pixel_rows.hpp"
 
@@ -27,7 +28,8 @@ template <typename T, int NV> struct Terms {
     std::int64_t rows;    // rows of the image if a grid knows them, else pixels
     std::int64_t across;  // pixels of a line of the image
     int sliced = -1;      // the Potts lattice that `combine` reads itself
-    bool matrices_too = false;
+    bool matrices_too = false, potts_too = false;
+    bool shifted = false;   // a term has diagonals: P x + u reads x itself, not its lattices and grids only
     T* matrices;            // (terms, channels, kRow)
     T* diagonal;            // (n): sum of weight * shift of the Potts terms
     std::int64_t halo = 0;  // pixels of the previous block that grids still read
@@ -44,6 +46,7 @@ template <typename T, int NV> struct Terms {
             return begin;
         };
         for (int c = 0; c < a.terms; ++c) {
+            shifted = shifted || a.term[c].shift;
             if (is_grid(c)) {
                 sizes[c] = room(grid[c].plan(a.term[c].grid, a.threads));
                 rows = grid[c].rows();
@@ -68,12 +71,9 @@ template <typename T, int NV> struct Terms {
         for (int c = 0; c < a.terms; ++c) {
             if (is_grid(c)) grid[c].place(memory + sizes[c]);
             else blurred[c].base = memory + sizes[c];
+            (is_potts(c) ? potts_too : matrices_too) = true;
             if (is_potts(c)) continue;
-            matrices_too = true;
-            T* const padded = matrices + c * a.channels * kRow;
-            std::memset(padded, 0, a.channels * kRow * sizeof(T));
-            for (std::int64_t s = 0; s < a.channels; ++s)
-                std::memcpy(padded + s * kRow, a.term[c].matrix + s * a.channels, a.channels * sizeof(T));
+            pad_rows<T, NV>(a.term[c].matrix, a.channels, matrices + c * a.channels * kRow);
         }
     }
 
@@ -196,7 +196,7 @@ template <typename T, int NV> struct Terms {
     void filter(Team team) {
         for (int c = 0; c < a.terms; ++c)
             if (is_grid(c)) grid[c].filter(team);
-            else blurred[c].blur(lattice[c], team);
+            else blurred[c].blur(lattice[c], team, false);
     }
 
     // Splats a thread's share of x, if fewer threads have a lattice than there are threads.
@@ -338,13 +338,13 @@ template <typename T, int NV> struct Terms {
                 if (two) of_shift[1] += two[block.first + q] * of_diagonal;
             }
             // The next block: the processor does not prefetch it, because other arrays are read between two blocks.
-            prefetch(x + kPixels * channels, kRow);
+            if (shifted) prefetch(x + kPixels * channels, kRow);
             if (u) prefetch(u + kPixels * channels, kRow);
             if (C) prefetch(index + kPixels * C, C), prefetch(weight + kPixels * C, C);
-            const T shift = -scale * self[q];
-            for (int k = 0; k < NV; ++k) {
-                const Vec<T> here = Pixel::vector(x, k, inside, channels);
-                v[k] = of_slice * v[k] + of_sum * load(y + k * W) + shift * here;
+            for (int k = 0; k < NV; ++k) v[k] = of_slice * v[k] + of_sum * load(y + k * W);
+            if (shifted) {
+                const T shift = -scale * self[q];
+                for (int k = 0; k < NV; ++k) v[k] += shift * Pixel::vector(x, k, inside, channels);
             }
             if (bounded) store(given + q * W, pixel.last_vector(v) * (T(-1) / scale));
             if (total) {
@@ -401,20 +401,24 @@ template <typename T, int NV> struct Terms {
     // As `combine`, plus y_c M_c of the terms with matrices, y_c = (K_c + diag(shift_c)) x.
     void with_matrices(const Block& block, const Query& query, const T* others, Workspace& work, T* rows) const {
         alignas(64) T here[kPixels * kRow], against[kPixels * kRow], potts[kPixels * kRow];
-        pixel.get(query.x, block, here);
+        if (shifted) pixel.get(query.x, block, here);
         std::memset(rows, 0, block.pixels * kRow * sizeof(T));
         for (int c = 0; c < a.terms; ++c)
             if (!is_potts(c)) add_matrix(c, block, here, others, rows, work);
-        if (work.slopes) total_minus(block, others, against);
-        const Summed summed = add_potts(block, query.x, potts, work.slopes ? against : nullptr, -1, work);
+        Summed summed{nullptr, T(0), -1};
+        if (potts_too) {
+            if (work.slopes) total_minus(block, others, against);
+            summed = add_potts(block, query.x, potts, work.slopes ? against : nullptr, -1, work);
+        }
         for (std::int64_t q = 0; q < block.pixels; ++q) {
-            Vec<T> u[NV] = {}, v[NV];
+            Vec<T> u[NV] = {}, v[NV] = {};
             if (a.unary && query.unary != T(0)) pixel.get(a.unary, block.first + q, u);
-            for (int k = 0; k < NV; ++k)
-                v[k] = summed.weight * load(summed.rows + q * kRow + k * W) +
-                       diagonal[block.first + q] * load(here + q * kRow + k * W);
+            for (int k = 0; potts_too && k < NV; ++k) {
+                v[k] = summed.weight * load(summed.rows + q * kRow + k * W);
+                if (shifted) v[k] += diagonal[block.first + q] * load(here + q * kRow + k * W);
+            }
             pixel.set_past(v, Vec<T>{});
-            const T sum = Pixel::row_total(v);
+            const T sum = potts_too ? Pixel::row_total(v) : T(0);
             for (int k = 0; k < NV; ++k)
                 v[k] = query.scale * (sum - v[k] + load(rows + q * kRow + k * W) + query.unary * u[k]);
             pixel.set_past(v, query.past);
@@ -523,48 +527,23 @@ template <typename T, int NV> struct Terms {
             for (int k = 0; k < NV; ++k)
                 store(y + q * kRow + k * W, load(y + q * kRow + k * W) + shift * load(x + q * kRow + k * W));
         }
-        std::int64_t q = 0;
-        for (; q + kRows <= block.pixels; q += kRows) add_product<kRows>(y + q * kRow, matrix, full + q * kRow);
-        for (; q < block.pixels; ++q) add_product<1>(y + q * kRow, matrix, full + q * kRow);
+        add_products<T, NV>(y, matrix, a.channels, block.pixels, full);
         if (!work.slopes) return;
         double* const slope = work.slopes + c * a.channels * kRow;
         std::int64_t s = 0;
+        constexpr int kRows = kProductRows<NV>;
         for (; s + kRows <= a.channels; s += kRows) add_outer<kRows>(block, other + s, y, slope + s * kRow);
         for (; s < a.channels; ++s) add_outer<1>(block, other + s, y, slope + s * kRow);
-    }
-
-    // Rows of a product that are computed together: as many as the registers hold, so that each load is used that
-    // often.
-    static constexpr int kRows = NV < 9 ? 9 / NV : 1;
-
-    // sum_r += the sum over i of factor(r, i) times row i.
-    template <int R, typename F>
-    static inline void add_rows(const T* rows, std::int64_t count, F&& factor, Vec<T> (&sum)[R][NV]) {
-        for (std::int64_t i = 0; i < count; ++i) {
-            Vec<T> v[NV];
-            for (int k = 0; k < NV; ++k) v[k] = load_once(rows + i * kRow + k * W);
-            for (int r = 0; r < R; ++r)
-                for (int k = 0; k < NV; ++k) sum[r][k] += factor(r, i) * v[k];
-        }
-    }
-
-    // target += y M, for Q rows.
-    template <int Q> inline void add_product(const T* y, const T* matrix, T* target) const {
-        Vec<T> sum[Q][NV];
-        for (int q = 0; q < Q; ++q)
-            for (int k = 0; k < NV; ++k) sum[q][k] = load(target + q * kRow + k * W);
-        add_rows<Q>(matrix, a.channels, [y](int q, std::int64_t s) { return y[q * kRow + s]; }, sum);
-        for (int q = 0; q < Q; ++q)
-            for (int k = 0; k < NV; ++k) store(target + q * kRow + k * W, sum[q][k]);
     }
 
     // slope += other' y of a block, for S rows.
     template <int S> inline void add_outer(const Block& block, const T* other, const T* y, double* slope) const {
         Vec<T> sum[S][NV] = {};
-        add_rows<S>(y, block.pixels, [other](int s, std::int64_t q) { return other[q * kRow + s]; }, sum);
+        add_rows<T, NV, S>(y, block.pixels, [other](int s, std::int64_t q) { return other[q * kRow + s]; }, sum);
+        alignas(64) T found[S * kRow];  // an array, whose sums become vectors of double
         for (int s = 0; s < S; ++s)
-            for (int k = 0; k < NV; ++k)
-                for (int l = 0; l < W; ++l) slope[s * kRow + k * W + l] += lane(sum[s][k], l);
+            for (int k = 0; k < NV; ++k) store(found + s * kRow + k * W, sum[s][k]);
+        for (int e = 0; e < S * kRow; ++e) slope[e] += found[e];
     }
 };
 

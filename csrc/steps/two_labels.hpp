@@ -11,6 +11,7 @@
 #include "runtime/stop.hpp"
 #include "simd/math.hpp"
 #include "steps/arguments.hpp"
+#include "steps/same.hpp"
 
 namespace fwcrf::FWCRF_ISA {
 
@@ -21,7 +22,8 @@ template <typename T> struct TwoLabels {
 
     // True if two_labels supports all terms and updates.
     static bool takes(const StepArgs<T>& a) {
-        if (a.channels != 2 || a.shared || a.plain || a.other || a.sum || a.dual || a.slopes || a.bound || !a.unary)
+        if (a.channels != 2 || a.shared || a.plain || a.goal || a.other || a.sum || a.dual || a.slopes || a.bound ||
+            !a.unary)
             return false;
         const Start<T>* const s = a.start;
         // The start is written to the array of the steps only.
@@ -30,7 +32,7 @@ template <typename T> struct TwoLabels {
             if (a.update[k].map == Map::none || a.out[k] != a.out[0]) return false;
         for (int c = 0; c < a.terms; ++c) {
             const Term<T>& term = a.term[c];
-            if (term.matrix || (!term.grid.axes && term.lattice.order != BlurOrder::symmetric)) return false;
+            if (term.matrix) return false;
             if (term.grid.axes && !LineFilter<T>::takes(term.grid)) return false;
         }
         return true;
@@ -42,6 +44,8 @@ template <typename T> struct TwoLabels {
     T *z, *bias, *self;  // (n): x_1 - x_0, u_1 - u_0, and the sum of potts * shift
     Barrier barrier{};
     Stop stop{};
+    Any moved[3]{};  // pixels by a step; the numbers of steps modulo 3
+    bool alike;      // steps differ in their sizes only
 
     bool is_grid(int c) const { return a.term[c].grid.axes > 0; }
 
@@ -49,7 +53,7 @@ template <typename T> struct TwoLabels {
         std::int64_t sizes[kMaxTerms], total = 3 * a.n;
         for (int c = 0; c < a.terms; ++c) {
             const FilterArgs<T>& l = a.term[c].lattice;
-            if (!is_grid(c)) lattice[c] = SingleLattice<T>{l.vertices, l.corners, l.neighbors, l.tap, l.identity};
+            if (!is_grid(c)) lattice[c] = {l.vertices, l.corners, l.neighbors, l.tap, l.identity, l.order};
             sizes[c] = is_grid(c) ? line[c].plan(a.term[c].grid, a.n, a.threads) : lattice[c].room(a.threads);
             total += sizes[c];
         }
@@ -60,30 +64,38 @@ template <typename T> struct TwoLabels {
         for (int c = 0; c < a.terms; memory += sizes[c++])
             if (is_grid(c)) line[c].place(memory);
             else lattice[c].base = memory;
+        alike = steps_alike(a);
     }
 
-    // False if x is not finite.
+    // False if x is not finite. When a step has moved no pixel from its p, one more step is the last.
     bool run(Team team) {
         const Range mine = share(a.n, team.thread, team.threads);
         T* own[kMaxTerms];
         bool finite = begin(mine);
         clear(team, own);
         for (std::int64_t i = mine.begin; i < mine.end; i += kEach) scatter(i, mine.end, own);
-        for (int step = 0; step < a.steps; ++step) {
+        for (int step = 0, steps = a.steps; step < steps; ++step) {
             if (team.thread == 0) stop.asked(0);
             barrier.wait(team.threads);
             if (stop.stopped()) break;
+            if (alike && step && !moved[(step - 1) % 3]) steps = step + 1;
+            if (team.thread == 0) {
+                moved[(step + 1) % 3] = Any{};
+                for (int k = steps; k < a.steps && a.reads; ++k) a.reads[k] = 0;
+            }
             for (int c = 0; c < a.terms; ++c)
                 if (is_grid(c)) line[c].apply(z, team, barrier);
                 else lattice[c].blur(team);
             barrier.wait(team.threads);
-            const bool last = step + 1 == a.steps;
+            const bool last = step + 1 == steps;
+            bool some = false;
             // All threads have read the lattices of the previous step.
             if (!last) clear(team, own);
             for (std::int64_t i = mine.begin; i < mine.end && !stop.asked(i / kEach); i += kEach) {
-                answer(a.update[step], i, mine.end, last);
+                some |= answer(a.update[step], i, mine.end, last);
                 if (!last) scatter(i, mine.end, own);
             }
+            moved[step % 3] |= some;
         }
         return finite;
     }
@@ -128,6 +140,7 @@ template <typename T> struct TwoLabels {
             const FilterArgs<T>& l = a.term[c].lattice;
             const auto value = [this](std::int64_t p) { return z[p]; };
             if (l.corners == 6) lattice[c].template splat<6>(l.index, l.splat, {i, stop}, value, own[c]);
+            else if (l.corners == 3) lattice[c].template splat<3>(l.index, l.splat, {i, stop}, value, own[c]);
             else lattice[c].template splat<0>(l.index, l.splat, {i, stop}, value, own[c]);
         }
     }
@@ -140,18 +153,24 @@ template <typename T> struct TwoLabels {
         for (std::int64_t p = i; p < stop; ++p) sums[p - i] += weight * from.template slice<C>(l.index, l.slice, p);
     }
 
-    void answer(const Update<T>& update, std::int64_t i, std::int64_t end, bool last) const {
+    // True if a pixel moves.
+    bool answer(const Update<T>& update, std::int64_t i, std::int64_t end, bool last) const {
         const std::int64_t stop = i + kEach < end ? i + kEach : end;
         alignas(64) T sums[kEach] = {};
         for (int c = 0; c < a.terms; ++c) {
             if (is_grid(c)) continue;
-            lattice[c].corners == 6 ? slice<6>(c, i, stop, sums) : slice<0>(c, i, stop, sums);
+            if (lattice[c].corners == 6) slice<6>(c, i, stop, sums);
+            else if (lattice[c].corners == 3) slice<3>(c, i, stop, sums);
+            else slice<0>(c, i, stop, sums);
         }
-        for (std::int64_t p = i; p < stop; p += W) finish(update, load(sums + p - i), p, stop - p, last);
+        bool some = false;
+        for (std::int64_t p = i; p < stop; p += W) some |= finish(update, load(sums + p - i), p, stop - p, last);
+        return some;
     }
 
-    // From the sum over the lattices to the result of the step.
-    inline void finish(const Update<T>& update, Vec<T> sum, std::int64_t i, std::int64_t count, bool last) const {
+    // From the sum over the lattices to the result of the step. True if a pixel moves: if p - x has an entry of more
+    // than the tolerance, or rounding.
+    inline bool finish(const Update<T>& update, Vec<T> sum, std::int64_t i, std::int64_t count, bool last) const {
         const Vec<T> here = load_some(z + i, count);
         sum += load_some(self + i, count) * here;
         for (int c = 0; c < a.terms; ++c)
@@ -160,9 +179,15 @@ template <typename T> struct TwoLabels {
         if (update.unary != T(0)) lead += update.scale * update.unary * load_some(bias + i, count);
         if (update.keep != T(0)) lead += update.keep * here;
         Vec<T> there = mapped(update.map, lead);
-        if (update.step != T(1)) there = here + update.step * (there - here);
+        const Vec<T> left = there - here;
+        if (update.step != T(1)) there = here + update.step * left;
         store_some(z + i, there, count);
         if (last) write(update, lead, here, i, count);
+        const T near = T(2) * at_least_rounding(a.tolerance);
+        if (count >= W) return any(~((left <= near) & (left >= -near)));
+        for (std::int64_t l = 0; l < count; ++l)
+            if (!(lane(left, l) <= near && lane(left, l) >= -near)) return true;
+        return false;
     }
 
     // The new x_1 - x_0, for lead = v_1 - v_0.

@@ -11,6 +11,7 @@
       -> rounding      labels
 
 A name is imported on first use, and torch with it, so that ``import fwcrf`` alone is fast.
+``fwcrf.pydensecrf`` needs no torch for numpy arrays.
 """
 
 from __future__ import annotations
@@ -25,20 +26,25 @@ if TYPE_CHECKING:
         examples,
         gradients,
         graphs,
+        hf,
         kernels,
         losses,
         lp,
+        official,
         pairwise,
         plot,
         presets,
         regularizers,
         rounding,
+        segments,
         solvers,
         spectrum,
         stepsizes,
         theory,
     )
+    from fwcrf.activation import pseudo_labels
     from fwcrf.apps.files.uai import read_uai, write_uai
+    from fwcrf.certificates import Certificate, certificate
     from fwcrf.changed import Changes, changes
     from fwcrf.energy import Energy
     from fwcrf.graphs import SparseMRF
@@ -46,29 +52,37 @@ if TYPE_CHECKING:
     from fwcrf.points import refine_points
     from fwcrf.refinement import refine
     from fwcrf.solvers import Solution, minimize
+    from fwcrf.stream import Stream
 
 __all__ = [
+    "Certificate",
     "Changes",
     "DenseCRF",
     "Energy",
     "Solution",
     "SparseMRF",
+    "Stream",
+    "certificate",
     "changes",
     "examples",
     "gradients",
     "graphs",
+    "hf",
     "kernels",
     "losses",
     "lp",
     "minimize",
+    "official",
     "pairwise",
     "plot",
     "presets",
+    "pseudo_labels",
     "read_uai",
     "refine",
     "refine_points",
     "regularizers",
     "rounding",
+    "segments",
     "solvers",
     "spectrum",
     "stepsizes",
@@ -81,13 +95,17 @@ understand_former_names()
 
 # The module of each public name that is not itself a module.
 _DEFINED_IN = {
+    "Certificate": "certificates",
     "Changes": "changed",
     "DenseCRF": "layer",
     "Energy": "energy",
     "Solution": "solvers",
     "SparseMRF": "graphs",
+    "Stream": "stream",
+    "certificate": "certificates",
     "changes": "changed",
     "minimize": "solvers",
+    "pseudo_labels": "activation",
     "read_uai": "apps.files.uai",
     "refine": "refinement",
     "refine_points": "points",
@@ -99,8 +117,7 @@ def __getattr__(name: str) -> object:
     from importlib.util import find_spec
 
     if name == "_core":
-        # torch before the native module, so that both share one OpenMP runtime.
-        import_module("torch")
+        import_module("fwcrf.openmp").share_runtime()
     elif name.startswith("_") or not find_spec(f"{__name__}.{_DEFINED_IN.get(name, name)}"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = import_module(f"{__name__}.{_DEFINED_IN.get(name, name)}")

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fwcrf.compatibility import Compatibility
+from fwcrf.frames import Frames
 from fwcrf.inputs.resample import Align
 from fwcrf.kernels.kernel import Kernel
 from fwcrf.presets import Preset
@@ -50,6 +51,7 @@ class PointArguments(TypedDict, total=False):
 
     solver: str | Solver
     num_steps: int
+    tol: float | None
     kernels: Sequence[Kernel] | None
     compatibility: float | Sequence[float] | Tensor | Compatibility | Sequence[Compatibility]
     from_logits: bool
@@ -59,6 +61,7 @@ class PointArguments(TypedDict, total=False):
     keep: Any
     ignore: Any
     scribbles: Any
+    segments: Any
     self_edges: bool
 
 
@@ -77,3 +80,4 @@ class ImageArguments(PointArguments, total=False):
     memory: int | None
     out: Any
     progress: Callable[[int, int], None] | None
+    frames: Frames | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,18 +69,18 @@ def changes(before: Any, after: Any) -> Changes:
 
 
 def report(
-    counts: Tensor, certainty: Tensor, changed: float, pixels: int, labels: Callable[[], Tensor]
+    counts: Tensor, certainty: Tensor, changed: float, pixels: int, labels: Callable[[], Iterable[Tensor]]
 ) -> None:
     """Log the changes; warn if labels of which the network is sure have disappeared.
 
     ``counts``, ``(2, images, L)``, are the pixels of each label before and after, estimated from some pixels,
     ``certainty``, ``(images, L)``, the sums of their probabilities before. ``labels`` returns all labels
-    after, and is called if a label is not among the counted ones.
+    after, in equally many parts of each image, and is called if a label is not among the counted ones.
     """
     if bool(((counts[0] > 0) & (counts[1] == 0)).any()):
         counts = counts.clone()
-        for image, row in enumerate(labels().reshape(len(certainty), -1)):
-            counts[1, image] = torch.bincount(row, minlength=counts.shape[-1]).cpu()
+        parts = [torch.bincount(one.flatten(), minlength=counts.shape[-1]).cpu() for one in labels()]
+        counts[1] = torch.stack(parts).view(len(certainty), -1, counts.shape[-1]).sum(1)
     found = _of_counts(counts.sum(1), changed, pixels)
     taken = found.took_over is not None and found.share > _NOTABLE
     log.log(logging.WARNING if taken else logging.INFO, "%s", found)

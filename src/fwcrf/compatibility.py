@@ -15,7 +15,9 @@ import torch
 from torch import Tensor
 
 from fwcrf.inputs.numbers import reals, shown
+from fwcrf.torch_ops import triton_engine
 from fwcrf.torch_ops.native import has_values, matmul
+from fwcrf.torch_ops.potts import added_potts
 from fwcrf.torch_ops.printed import in_one_line
 
 
@@ -61,6 +63,16 @@ class Potts:
             )
         return Potts(self.weight * weight)
 
+    def near(self, x: Tensor) -> Potts:
+        """M in the dtype and on the device of x, so that no application has to copy it there."""
+        return Potts(brought(self.weight, x))
+
+    def added(self, y: Tensor, base: Tensor) -> Tensor:
+        """base + y M; on a GPU in one launch."""
+        if self.weight.dim() == 0 and triton_engine.serves(y) and self.weight.dtype == y.dtype:
+            return added_potts(y, base, self.weight)
+        return base + self.apply(y)
+
 
 @dataclass(frozen=True)
 class Diagonal:
@@ -78,6 +90,9 @@ class Diagonal:
 
     def weighted(self, weight: Tensor) -> Diagonal:
         return Diagonal(self.values * weight)
+
+    def near(self, x: Tensor) -> Diagonal:
+        return Diagonal(brought(self.values, x))
 
 
 @dataclass(frozen=True)
@@ -97,6 +112,16 @@ class Full:
     def weighted(self, weight: Tensor) -> Full:
         product = weight.unsqueeze(-1) * self.values if weight.dim() else weight * self.values
         return Full(symmetric(product))
+
+    def near(self, x: Tensor) -> Full:
+        return Full(brought(self.values, x))
+
+
+def brought(values: Tensor, x: Tensor) -> Tensor:
+    """The values in the dtype and on the device of x; a known number without a copy that waits."""
+    if values.is_cpu and not values.dim() and not values.requires_grad and has_values(values):
+        return torch.full((), values.item(), dtype=x.dtype, device=x.device)
+    return values.to(x)
 
 
 def symmetric(M: Tensor) -> Tensor:

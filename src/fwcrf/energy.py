@@ -138,7 +138,7 @@ class Energy:
 
     A unary energy of +inf forbids a label; a row in which every label is forbidden is an error. A row with
     numbers near the end of the float range, such as a mask of ``torch.finfo(dtype).max``, is stored relative
-    to its lowest energy, and forbids the labels far above it: see ``fwcrf.torch_ops.magnitudes``.
+    to its lowest energy, and forbids the labels far above it: see ``fwcrf.magnitudes``.
 
     >>> import torch
     >>> from fwcrf.kernels import Exact
@@ -271,6 +271,11 @@ class Energy:
         """P on directions within the simplices."""
         y = self.pairwise(x - x.mean(-1, keepdim=True))
         return y - y.mean(-1, keepdim=True)
+
+    @property
+    def below(self) -> Energy:
+        """E without terms of higher order: a quadratic energy that is above E on no labelling."""
+        return self
 
     @with_memory_errors
     def start(self) -> Tensor:

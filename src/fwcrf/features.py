@@ -107,7 +107,8 @@ def reciprocals(value: float | Sequence[float] | Tensor | np.ndarray, name: str,
     """1 / standard deviation per column of ``like``, ``(columns,)``; differentiable in a tensor ``value``."""
     count = like.shape[-1]
     if not isinstance(value, Tensor):
-        return like.new_tensor(bandwidths(value, count, name)).reciprocal()
+        known = torch.tensor(bandwidths(value, count, name), dtype=like.dtype, device="cpu").reciprocal()
+        return known.to(like.device, non_blocking=True)
     if has_values(unwrapped(value)):
         bandwidths(value, count, name)
     return value.to(like).expand(count).reciprocal()
@@ -161,7 +162,9 @@ def bilateral(
             corner = [first / scale for first, scale in zip(origin, scales, strict=False)]
             out[..., : len(shape)] += out.new_tensor(corner)
         return out
-    check_finite(values, "image")
+    if values.is_cpu:
+        # On another device kernels look at their features, and this would be one more wait for it.
+        check_finite(values, "image")
     place = positions(shape, values, xy, origin)
     tone = values * reciprocals(color, "color", values)
     return torch.cat([place.expand(*values.shape[:-1], -1), tone], -1)

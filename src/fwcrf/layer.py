@@ -27,6 +27,7 @@ from fwcrf.regularizers import Mixed, Simplex
 from fwcrf.rounding import Rounding
 from fwcrf.solvers import FrankWolfe, Solution, Solver
 from fwcrf.solvers.frank_wolfe import regularized
+from fwcrf.torch_ops.blends import affine, blend
 from fwcrf.torch_ops.layout import log_probabilities, transposed
 from fwcrf.torch_ops.native import as_tensor, full_precision, has_values, kept_property, with_memory_errors
 from fwcrf.torch_ops.simplex import softmax
@@ -295,10 +296,10 @@ class DenseCRF(nn.Module):
             f = self.energy(image, logits)
             skip = self.skip
             skips = isinstance(skip, Tensor) or skip > 0
-            x0 = softmax(f.unary, -1.0) if skips else None
-            x = self.gradient(f, self._solver(), x0, self.num_steps)
-            if x0 is not None:
-                x = torch.lerp(x, x0, skip.to(x) if isinstance(skip, Tensor) else skip)
+            x = self.gradient(f, self._solver(), None, self.num_steps)
+            if skips:
+                x0 = softmax(f.unary, -1.0)
+                x = blend(x, x0, skip.to(x)) if isinstance(skip, Tensor) else torch.lerp(x, x0, skip)
             if not self._moves:
                 x = gradients.constant_in(x, image, logits, *self.parameters())
             grid = logits.shape[-self.spatial_dims :]
@@ -341,6 +342,7 @@ class DenseCRF(nn.Module):
         trace: bool = False,
         tol: float | None = None,
         callback: Callable[[int, Tensor], None] | None = None,
+        least_change: float | None = None,
     ) -> Solution:
         """A solution without the skip: labels ``(*batch, *grid)``, probabilities in the layout of ``logits``.
 
@@ -356,6 +358,7 @@ class DenseCRF(nn.Module):
                 trace=trace,
                 tol=tol,
                 callback=callback,
+                least_change=least_change,
             )
             x = found.probabilities
             given = x[..., 1:] if self.num_labels == 1 else x
@@ -559,7 +562,7 @@ def _recalibrated(scores: Tensor, temperature: float | Tensor, bias: Tensor) -> 
     scale = 1 / (temperature.to(scores) if isinstance(temperature, Tensor) else temperature)
     offset = bias.to(scores).unsqueeze(-1)
     if has_values(scores) and torch.isfinite(scores.detach().sum()):
-        return scores * scale + offset
+        return affine(scores, scale, offset) if isinstance(scale, Tensor) else scores * scale + offset
     # Not infinity times a number: the derivative in the temperature would be 0 times infinity.
     endless = torch.isinf(scores)
     return torch.where(endless, scores, scores.masked_fill(endless, 0.0) * scale + offset)

@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwcrf.compatibility import Compatibility, Potts, compatibility, symmetric
+from fwcrf.compatibility import Compatibility, Full, Potts, compatibility, symmetric
+from fwcrf.compatibility import Diagonal as Values
 from fwcrf.engine.limits import Refusal
 from fwcrf.engine.model import Model
 from fwcrf.inputs.numbers import reals, shown
@@ -26,13 +27,14 @@ from fwcrf.kernels.kernel import Domain, Kernel, Weight, read_kernels
 from fwcrf.kernels.operator import Operator
 from fwcrf.torch_ops.magnitudes import WEIGHT, refuse_weight
 from fwcrf.torch_ops.native import matmul
+from fwcrf.torch_ops.precision import wide, widest
 from fwcrf.torch_ops.printed import in_one_line
 
 
 def inner(a: Tensor, b: Tensor) -> Tensor:
     """<a, b> per image, ``(*batch,)``, in float64."""
     # Over labels in the dtype of a: a sum of all entries in float64 would first copy the product in float64.
-    return (a * b).sum(-1).sum(-1, dtype=torch.float64)
+    return (a * b).sum(-1).sum(-1, dtype=widest(a.device))
 
 
 def largest(values: Tensor) -> float:
@@ -98,6 +100,14 @@ class Pairwise(ABC):
         """Labels ``(*batch, n)`` by coordinate descent from x; None if P does not implement it."""
         return None
 
+    def label_products(self, x: Tensor) -> tuple[list[tuple[Tensor, Tensor]], Tensor | None] | None:
+        """Pairs (Q, M) with <x, P x> = sum <Q, M>: Q[s, t] = <x_s, K x_t>, ``(*batch, L, L)`` in float64.
+
+        One pair per term K (x) M; and P x if all terms are Potts with one weight and no entry of a kernel is
+        below 0, else None. None if P is no sum of such terms.
+        """
+        return None
+
     def __add__(self, other: Pairwise) -> Pairwise:
         return Sum((self, other))
 
@@ -116,7 +126,19 @@ class Dense(Pairwise):
 
     def plus(self, x: Tensor, unary: Tensor) -> Tensor:
         model = self._model_for(x, unary)
-        return self._term_by_term(x) + unary if model is None else model.apply(x, unary)
+        if model is not None:
+            return model.apply(x, unary)
+        return self._term_by_term(x) + unary if x.is_cpu else self._added_to(unary, x)
+
+    def _added_to(self, total: Tensor, x: Tensor) -> Tensor:
+        """total + P x, term by term, a Potts term in one launch."""
+        for part in self._parts():
+            if isinstance(part, Kronecker) and isinstance(part.compat, Potts):
+                part.check(x)
+                total = part.compat.added(part.operator(x), total)
+            else:
+                total = total + part(x)
+        return total
 
     def engine(self) -> Model | Refusal:
         # A model that is kept must not hold tensors of one trace or transform.
@@ -127,6 +149,21 @@ class Dense(Pairwise):
     def check(self, x: Tensor) -> None:
         for part in self._parts():
             part.check(x)
+
+    def label_products(self, x: Tensor) -> tuple[list[tuple[Tensor, Tensor]], Tensor | None] | None:
+        parts = self._parts()
+        if not all(isinstance(part, Kronecker) for part in parts):
+            return None
+        matrices = [part.compat.matrix(x.shape[-1]).to(x.device, widest(x.device)) for part in parts]  # type: ignore[attr-defined]
+        common = matrices[0]
+        if float(torch.linalg.cond(common)) < 1e6 and all(_proportional(M, common) for M in matrices):
+            # P x = (sum of K_c x) N, for all kernels at once.
+            y = self(x)
+            concave = all(_is_penalty(part) for part in parts)  # type: ignore[arg-type]
+            known = [(symmetric(products(x, y) @ torch.linalg.inv(common)), common)]
+            return known, y if concave and x.shape[-1] > 1 else None
+        of = [part.operator(x) for part in parts]  # type: ignore[attr-defined]
+        return [(symmetric(products(x, y)), M) for y, M in zip(of, matrices, strict=True)], None
 
     @abstractmethod
     def _term_by_term(self, x: Tensor) -> Tensor: ...
@@ -341,6 +378,23 @@ class Matrix(Pairwise):
         return self.values
 
 
+def products(x: Tensor, y: Tensor) -> Tensor:
+    """<x_s, y_t> of all pairs of labels, ``(*batch, L, L)``, in float64."""
+    return matmul(wide(x.mT), wide(y))
+
+
+def _is_penalty(part: Kronecker) -> bool:
+    """True for Potts with one weight from 0 on and a symmetric kernel without entries below 0."""
+    K, M = part.operator, part.compat
+    potts = isinstance(M, Potts) and M.weight.dim() == 0 and bool(M.weight >= 0)
+    return potts and K.is_symmetric and K.nonnegative
+
+
+def _proportional(M: Tensor, N: Tensor) -> bool:
+    factor = (M * N).sum() / (N * N).sum()
+    return bool(torch.allclose(M, factor * N, rtol=0, atol=1e-12 * float(M.abs().max())))
+
+
 def dense(
     operators: Sequence[Operator],
     num_labels: int,
@@ -375,11 +429,14 @@ def dense(
         compats = [compatibility(compat, num_labels)] * len(operators)  # type: ignore[arg-type]
     terms = []
     for operator, w, c in zip(operators, numbers, compats, strict=True):
+        example = operator.example
         K = operator if self_edges else operator.without_self_edges()
         # Of Potts and of a diagonal, no matrix over all pairs of labels is made.
         entries = c.weight if isinstance(c, Potts) else getattr(c, "values", None)
         size = largest(w) * largest(c.matrix(num_labels) if entries is None else entries)  # type: ignore[union-attr]
         M = c.weighted(w)  # type: ignore[union-attr]
+        if not example.is_cpu and isinstance(M, Potts | Values | Full):
+            M = M.near(example)
         # One object for all Potts matrices: terms with one N have a common matrix.
         unit = isinstance(c, Potts) and c.weight.dim() == 0
         factors = None if w.dim() else (w * c.weight, _UNIT_POTTS) if unit else (w, c)  # type: ignore

@@ -18,6 +18,7 @@ from fwcrf.kernels import Bilateral, Spatial
 from fwcrf.kernels.kernel import Domain, Kernel, read_kernels
 from fwcrf.refinement import Inference, without
 from fwcrf.rounding import Rounding, nearest
+from fwcrf.segments import read_segments
 from fwcrf.solvers import Solver, as_solver
 from fwcrf.torch_ops.native import check_finite, with_memory_errors
 
@@ -65,6 +66,7 @@ def refine_points(
     *,
     solver: str | Solver = "l2fw",
     num_steps: int = 10,
+    tol: float | None = None,
     kernels: Sequence[Kernel] | None = None,
     compatibility: float | Sequence[float] | Tensor | Compatibility | Sequence[Compatibility] = 1.0,
     from_logits: bool = False,
@@ -74,6 +76,7 @@ def refine_points(
     keep: Any = None,
     ignore: Any = None,
     scribbles: Any = None,
+    segments: Any = None,
     return_probabilities: bool = False,
     self_edges: bool = False,
 ) -> Any:
@@ -95,7 +98,7 @@ def refine_points(
     >>> refine_points(positions, None, probabilities, kernels=[Spatial(xy=2, weight=2, method="exact")])
     array([0, 0, 0, 1, 1])
     """
-    inference = Inference(as_solver(solver), num_steps, rounding, compatibility, self_edges)
+    inference = Inference(as_solver(solver), num_steps, rounding, compatibility, self_edges, tol)
     scores = read_scores(
         probabilities,
         1,
@@ -107,6 +110,7 @@ def refine_points(
     )
     like = scores.located
     everything, all_images = like.whole, slice(None)
+    terms = None if segments is None else read_segments(segments, scores, like.grid, rounding)
     known = read_masks(keep, ignore, scribbles, scores, like.grid).read(all_images, everything, scores.device)
     place, _ = _read(positions, "positions", scores, known.ignore)
     tone, tone_kind = (None, "f") if features is None else _read(features, "features", scores, known.ignore)
@@ -121,7 +125,10 @@ def refine_points(
     logits = scores.logits(all_images, everything, ignore=known.ignore)
     with torch.no_grad():
         domain = Domain(tone, positions=place, ignore=known.ignore)
-        found, x = inference(kernels, domain, unary_from_logits(known.constrain(logits)))
+        here = None
+        if terms is not None:
+            here = terms.read(all_images, everything, known.ignore, scores.device)
+        found, x = inference(kernels, domain, unary_from_logits(known.constrain(logits)), segments=here)
 
     int64: Any = torch.int64 if like.is_torch else np.int64
     labels = answer(None, "labels", like, like.grid, None, 0, int64)

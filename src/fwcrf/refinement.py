@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -19,6 +20,7 @@ from fwcrf.changed import FEW, check_reach, report
 from fwcrf.compatibility import Compatibility, Potts, compatibility
 from fwcrf.energy import Energy, unary_from_logits
 from fwcrf.features import bandwidths
+from fwcrf.frames import Frames
 from fwcrf.inputs.arrays import (
     Located,
     Window,
@@ -31,6 +33,7 @@ from fwcrf.inputs.arrays import (
     largest,
     locate,
     shares_memory,
+    some_rows,
 )
 from fwcrf.inputs.masks import Known, Masks, read_masks
 from fwcrf.inputs.numbers import MOST, function, real, whole
@@ -42,6 +45,7 @@ from fwcrf.kernels.kernel import Domain, Kernel, check_image, read_kernels
 from fwcrf.presets import OF_PRESET, OWN_KERNELS, Preset, Unset
 from fwcrf.presets import get as get_preset
 from fwcrf.rounding import Rounding
+from fwcrf.segments import SEGMENT_ARRAYS, Here, Terms, read_segments
 from fwcrf.solvers import Solver
 from fwcrf.solvers.plan import arrays_per_label
 from fwcrf.torch_ops.layout import argmax
@@ -101,6 +105,7 @@ def refine(
     preset: str | Preset | None = None,
     solver: str | Solver | Unset = OF_PRESET,
     num_steps: int | Unset = OF_PRESET,
+    tol: float | None = None,
     kernels: Sequence[Kernel] | None = None,
     compatibility: float
     | Sequence[float]
@@ -119,6 +124,7 @@ def refine(
     keep: Any = None,
     ignore: Any = None,
     scribbles: Any = None,
+    segments: Any = None,
     resize: Literal["scores", "image"] | None = None,
     align: Align = "centers",
     tile: int | Sequence[int] | Literal[False] | None = None,
@@ -128,6 +134,7 @@ def refine(
     self_edges: bool | Unset = OF_PRESET,
     out: Any = None,
     progress: Callable[[int, int], None] | None = None,
+    frames: Frames | None = None,
 ) -> Any:
     """The labels of a dense CRF, given an image and a network's scores for it.
 
@@ -147,7 +154,9 @@ def refine(
             ``kernels`` and no preset the model has these kernels and nothing else: ``"l2fw"`` with 10 steps,
             Potts 1 and no balance, unless given. ``kernels`` with a preset replace its kernels only.
         solver: a name of ``fwcrf.solvers.names()``, or a solver.
-        num_steps: the number of steps; with most solvers, a step applies every kernel once.
+        num_steps: the most steps; with most solvers, a step applies every kernel once.
+        tol: a pixel may stay as it is where a step would change no probability by more, and the run ends when
+            all pixels stay: ``least_change`` of ``fwcrf.minimize``, where the default is explained.
         kernels: ``Spatial``, ``Bilateral`` or any other kernel, with bandwidths in pixels and grey levels of
             0 to 255. A ``Gaussian`` takes the image's channels as its features.
         compatibility: a number (Potts), one per label (diagonal) or a matrix, for all kernels; or a
@@ -162,11 +171,14 @@ def refine(
             a kernel's bandwidths have entries; else 3 with five axes (batch, channels and grid), and 2 with
             fewer.
         spacing: the size of a pixel along each axis, in the units of the position bandwidths.
-        rounding: ``"nearest"`` or ``"bcd"``.
+        rounding: ``"nearest"``, ``"bcd"`` or ``"merge"`` (``fwcrf.rounding``).
         keep: a mask of pixels that keep the best label of their scores, and still influence other pixels.
         ignore: a mask of pixels that take no part: they keep their scores and do not influence other pixels.
             Their scores and their image values may be NaN, and their labels in a label map any number.
         scribbles: a map of labels that are certain, -1 elsewhere.
+        segments: superpixels whose pixels should agree, as a map of whole numbers, -1 for no segment; an
+            ``fwcrf.segments.Agreement`` with weight and tolerance; or a list of these. A tile sees the parts
+            of segments within its window.
         resize: if sizes differ, bring the ``"scores"`` to the size of the image, or the ``"image"`` to the
             size of the scores.
         align: how the scores lie on the image, for ``resize``. ``"centers"``: both cover the same area
@@ -182,6 +194,8 @@ def refine(
         out: an array of integers to write the labels to, a memory map for example; with
             ``return_probabilities`` a pair of arrays.
         progress: called with the number of parts done and the number of all parts.
+        frames: for a frame of a video, the memory of earlier frames: the ``frames`` of a ``fwcrf.Stream``,
+            which calls this function.
 
     >>> import numpy as np
     >>> image = np.full((20, 30, 3), 200, dtype=np.uint8)
@@ -208,6 +222,7 @@ def refine(
         rounding,
         chosen["compatibility"] if isinstance(compatibility, Unset) else compatibility,
         chosen["self_edges"] if isinstance(self_edges, Unset) else self_edges,
+        tol,
     )
     power: float = chosen["balance"] if isinstance(balance, Unset) else check_balance(balance)
     dims = _spatial_dims(spatial_dims, probabilities, from_labels, spacing, used)
@@ -237,14 +252,19 @@ def refine(
         power if inference.num_steps else 0.0,
         None if resize == "image" else alignment,
         reverse(alignment) if resize == "image" and alignment is not None else None,
+        frames,
+        None if segments is None else read_segments(segments, scores, grid, rounding),
     )
     check_image(picture, problem.kernels)
     parts = problem.parts(tile, overlap, memory)
     answers = None if out is None else _answers(out, scores, grid, channel_axis, return_probabilities)
     if answers is not None:
         masks = () if problem.masks is None else problem.masks
-        read = [one for one in (picture, scores.located, *masks) if one is not None]
+        maps = () if problem.segments is None else problem.segments.maps
+        read = [one for one in (picture, scores.located, *masks, *maps) if one is not None]
         _check_memory(answers, read if len(parts) > 1 else [])
+    if frames is not None:
+        problem.begin(frames)
     labels = likely = None
     tally = Tally.of(scores.located.batch or 1, scores.num_labels)
     for number, (images, part) in enumerate(parts, 1):
@@ -262,15 +282,33 @@ def refine(
         if progress is not None:
             progress(number, len(parts))
     assert labels is not None
-    if not tally.changed and problem.inference.num_steps > 0 and "certain" not in scores.warned:
+    if frames is not None:
+        frames.end()
+    first = frames is None or frames.count == 1
+    if first and not tally.changed and problem.inference.num_steps > 0 and "certain" not in scores.warned:
         problem.check_reach(parts)
     counts, written = tally.counts, labels
     if log.isEnabledFor(logging.INFO) or bool(((counts[0] > FEW) & (counts[1] == 0)).any()):
         report(
             counts, tally.certainty, tally.changed, tally.pixels,
-            lambda: written.read(torch.int64, slice(None), written.whole),
+            lambda: some_rows(written),
         )  # fmt: skip
     return labels.array if likely is None else (labels.array, likely.array)
+
+
+def check_names(names: Iterable[str], caller: str, without: Container[str] = ()) -> None:
+    """Refuse names that are no keyword arguments of ``refine``, or that the caller sets, ``without``."""
+    for name in names:
+        if name not in _settings() or name in without:
+            known = [each for each in _settings() if each not in without]
+            raise TypeError(f"{name}= is no argument of {caller}; expected {', '.join(known)}.")
+
+
+@cache
+def _settings() -> tuple[str, ...]:
+    """The keyword arguments of ``refine`` that a caller may pass on."""
+    given = ("image", "probabilities", "frames")
+    return tuple(name for name in signature(refine).parameters if name not in given)
 
 
 @dataclass(eq=False)
@@ -314,33 +352,54 @@ class Inference:
     rounding: str | Rounding
     compatibility: float | Sequence[float] | Tensor | Compatibility | Sequence[Compatibility]
     self_edges: bool
+    tol: float | None = None
 
     __repr__ = in_one_line
 
     def __post_init__(self) -> None:
         # Refused before any work is done.
         roundings.get(self.rounding)
+        if self.tol is not None:
+            real(self.tol, "tol", "0 to 1, or None for the default", lambda t: 0 <= t <= 1)
         if type(self.num_steps) is not int or not 0 <= self.num_steps <= MOST:
             steps = whole(self.num_steps, "num_steps", 0, "0 (which changes nothing) or more")
             object.__setattr__(self, "num_steps", steps)
 
     def __call__(
-        self, kernels: Sequence[Kernel], domain: Domain, unary: Tensor, *, finite: bool = False
+        self,
+        kernels: Sequence[Kernel],
+        domain: Domain,
+        unary: Tensor,
+        *,
+        finite: bool = False,
+        frames: Frames | None = None,
+        x0: Tensor | None = None,
+        segments: Here | None = None,
     ) -> tuple[Tensor | None, Tensor]:
         """Labels ``(*batch, n)`` and probabilities ``(*batch, n, L)``.
 
         The labels are None for "nearest" rounding without ignored points: the writer computes the argmax
-        while it copies. ``finite`` if the unary is known to be finite.
+        while it copies. ``finite`` if the unary is known to be finite. ``x0`` is the start, by default that
+        of the unary.
         """
-        P = pairwise.dense(
-            [kernel.on(domain) for kernel in kernels],
-            unary.shape[-1],
-            weights=[kernel.weight for kernel in kernels],
-            compat=self.compatibility,
-            self_edges=self.self_edges,
-        )
+        settings = tuple(kernels), unary.shape[-1], self.compatibility, self.self_edges
+        P = None if frames is None else frames.known(settings, domain)
+        if P is None:
+            P = pairwise.dense(
+                [kernel.on(domain) for kernel in kernels],
+                unary.shape[-1],
+                weights=[kernel.weight for kernel in kernels],
+                compat=self.compatibility,
+                self_edges=self.self_edges,
+            )
+            if frames is not None:
+                frames.note(settings, domain, P)
         E = Energy(P, unary, checked=finite)
-        found = solvers.minimize(E, self.solver, num_steps=self.num_steps, rounding=self.rounding)
+        if segments is not None:
+            E = segments.added_to(E)
+        found = solvers.minimize(
+            E, self.solver, x0, num_steps=self.num_steps, rounding=self.rounding, least_change=self.tol
+        )
         log.info("%s", found.engine)
         x, ignore = found.probabilities, domain.ignore
         if ignore is None:
@@ -362,6 +421,8 @@ class Problem:
     balance: float = 0.0
     scores_alignment: Alignment | None = None  # of the scores, if they are resampled to the grid
     image_alignment: Alignment | None = None  # of the image, if it is
+    frames: Frames | None = None  # of a video
+    segments: Terms | None = None
 
     __repr__ = in_one_line
 
@@ -377,6 +438,8 @@ class Problem:
         arrays = arrays_per_label(
             run.solver, run.num_steps, methods, run.compatibility, labels, dtype, device, run.rounding
         )
+        if self.segments is not None:
+            arrays = max(arrays, SEGMENT_ARRAYS)
         each = [kernel.floats_per_point(axes, channels) for kernel in self.kernels]
         return (arrays * labels + sum(each)) * dtype.itemsize
 
@@ -438,6 +501,8 @@ class Problem:
         scores, shape, inner, origin = self.scores, tile.shape, tile.inner, tile.origin
         many, seen, places = sample(inner), sample(inner, _COUNTED), sample(tile.core, _COUNTED)
         known = None if self.masks is None else self.masks.read(images, tile.window, scores.device)
+        if known is not None and known.is_empty:
+            known = None
         ignore = None if known is None else known.ignore
         plain = known is None and self.scores_alignment is None
         unary = scores.unary(images, tile.window) if plain else None
@@ -465,12 +530,34 @@ class Problem:
             if ignore is not None:
                 values = without(values, ignore)
             domain = Domain(values, shape, origin, ignore=ignore)
-            labels, x = self.inference(self.kernels, domain, unary, finite=finite)
+            frames, x0, terms = self.frames, None, None
+            if frames is not None:
+                frames.add_prior(unary, images, tile.window, ignore)
+                x0 = frames.first(images, tile.window)
+            if self.segments is not None:
+                terms = self.segments.read(images, tile.window, ignore, scores.device)
+            labels, x = self.inference(
+                self.kernels, domain, unary, finite=finite, frames=frames, x0=x0, segments=terms
+            )
+        if self.frames is not None:
+            self.frames.keep(images, tile.core, x.unflatten(-2, shape)[(..., *inner, slice(None))])
         return (
             (places, best, first),
             None if labels is None else labels.unflatten(-1, shape)[(..., *inner)],
             x.unflatten(-2, shape)[(..., *inner, slice(None))],
         )
+
+    def begin(self, frames: Frames) -> None:
+        """Announce a frame of a video, which is compared with the frame before, if that counts."""
+        scores, whole = self.scores, tuple(slice(0, size) for size in self.grid)
+        batch = () if scores.located.batch is None else (scores.located.batch,)
+        like = torch.empty((), dtype=scores.dtype, device=scores.device)
+        with torch.no_grad():
+            frames.begin(
+                like.expand(*batch, *self.grid, scores.num_labels),
+                lambda: self._values(slice(None), whole).unflatten(-2, self.grid),
+                self.kernels,
+            )
 
     def logits(self, parts: Sequence[tuple[slice, Tile]]) -> Iterator[tuple[slice, Tensor]]:
         """Logits ``(images, n, L)`` of the tiles, one after the other, with +inf at certain labels."""

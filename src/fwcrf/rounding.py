@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from fwcrf.energy import Energy, inner, linear
+from fwcrf.pairwise import products
 from fwcrf.torch_ops.layout import argmax
 from fwcrf.torch_ops.native import matmul
 
@@ -23,7 +24,7 @@ def nearest(x: Tensor) -> Tensor:
 
 
 def get(rounding: str | Rounding) -> Rounding:
-    """The rounding function named "nearest" or "bcd"; a function (E, x) is returned unchanged."""
+    """The rounding function named "nearest", "bcd" or "merge"; a function (E, x) is returned unchanged."""
     if callable(rounding):
         return rounding
     if rounding not in _NAMED:
@@ -125,8 +126,130 @@ def _together(f: Energy, x: Tensor, max_applications: int, seed: int) -> Tensor:
         size = torch.where(moved, 2 * size, torch.minimum(size, wants.sum(-1)) // 2).clamp(1, n)
 
 
+@torch.no_grad()
+def merge(f: Energy, x: Tensor) -> Tensor:
+    """The nearest labels, where whole labels take over others if that lowers E; ``(*batch, n)``.
+
+    For vertices x and P = sum_c K_c (x) M_c, the products Q_c[s, t] = <x_s, K_c x_t> of all pairs of labels
+    come from one application of P. Label t in place of s changes E by
+
+        sum over the nodes of s of (u_t - u_s)
+            + sum_c (sum_r Q_c[s, r] (M_c[t, r] - M_c[s, r])
+                     + Q_c[s, s] (M_c[s, s] + M_c[t, t] - 2 M_c[s, t]) / 2),
+
+    which is sum (u_t - u_s) - w <x_s, K x_t> for Potts with weight w. The best change is made first. The
+    products of merged labels are sums of known ones, so that any number of merges takes one application of P.
+    For Potts, parts of labels follow from the same application: see ``_in_one_direction``. E never rises, up
+    to rounding errors.
+    """
+    labels = nearest(x)
+    num_labels = x.shape[-1]
+    vertices = torch.nn.functional.one_hot(labels, num_labels).to(x)
+    found = f.pairwise.label_products(vertices)
+    if found is None:
+        raise ValueError(
+            f"rounding='merge' with {type(f.pairwise).__name__}; expected kernels with matrices over labels: "
+            "a dense model, or a graph whose edges share a symmetric matrix. Use rounding='bcd'."
+        )
+    terms, applied = found
+    unary = f.unary.to(x).expand_as(x)
+    forbidden = torch.isinf(unary)
+    costs = products(vertices, unary.masked_fill(forbidden, 0.0))
+    costs = costs.masked_fill(products(vertices, forbidden.to(x)) > 0, torch.inf)
+    square = (-1, num_labels, num_labels)
+    flat = labels.reshape(-1, x.shape[-2])
+    matrices = torch.stack([M for _, M in terms]).cpu()
+    of_images = torch.stack([Q.expand_as(costs).reshape(square) for Q, _ in terms], 1).cpu()
+    noise = 16 * torch.finfo(x.dtype).eps
+    becomes = [
+        _mergers(U, Q, matrices, noise).to(flat.device)
+        for U, Q in zip(costs.reshape(square).cpu(), of_images, strict=True)
+    ]
+    merged = torch.stack([of[each] for of, each in zip(becomes, flat, strict=True)])
+    if applied is None:
+        return merged.view(labels.shape)
+    rows = (unary.flatten(0, -3), applied.flatten(0, -3)) if x.dim() > 2 else (unary[None], applied[None])
+    moved = [
+        _in_one_direction(each, u, _neighbours(y, of), noise)
+        for each, u, y, of in zip(merged, *rows, becomes, strict=True)
+    ]
+    return torch.stack(moved).view(labels.shape)
+
+
+def _mergers(costs: Tensor, Q: Tensor, M: Tensor, noise: float) -> Tensor:
+    """The label that each label becomes, ``(L,)``; costs[s, t] are of the nodes of s with label t."""
+    num_labels = len(costs)
+    becomes = torch.arange(num_labels, device=costs.device)
+    costs, Q = costs.clone(), Q.clone()
+    diagonal = M.diagonal(dim1=-2, dim2=-1)
+    apart = 0.5 * (diagonal.unsqueeze(-1) + diagonal.unsqueeze(-2)) - M
+    while True:
+        now = Q @ M  # [s, t]: the edges of the nodes of s, if these had label t
+        own = Q.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
+        edges = now - now.diagonal(dim1=-2, dim2=-1).unsqueeze(-1) + own * apart
+        change = costs - costs.diagonal().unsqueeze(-1) + edges.sum(0)
+        # Sums of single precision: a smaller change may be none.
+        size = torch.where(torch.isinf(costs), 0.0, costs.abs()) + now.abs().sum(0)
+        change = change.nan_to_num(0.0, posinf=torch.inf, neginf=0.0) + noise * size
+        change.diagonal().zero_()
+        best = int(change.argmin())
+        if not change.view(-1)[best] < 0:
+            return becomes
+        s, t = divmod(best, num_labels)
+        becomes[becomes == s] = t
+        for row in (costs, *Q):
+            row[t] += row[s]
+            row[s] = 0
+        Q[:, :, t] += Q[:, :, s]
+        Q[:, :, s] = 0
+
+
+def _neighbours(applied: Tensor, becomes: Tensor) -> Tensor:
+    """K x of merged labels, ``(n, L)``, from P x = K 1 - K x of the labels before, with K = sum w_c K_c."""
+    num_labels = applied.shape[-1]
+    sums = applied.sum(-1, keepdim=True) / (num_labels - 1)
+    return torch.zeros_like(applied).index_add(-1, becomes, sums - applied)
+
+
+def _in_one_direction(labels: Tensor, unary: Tensor, near: Tensor, noise: float) -> Tensor:
+    """Labels ``(n,)`` after moves of all nodes that gain by themselves, no label both losing and gaining.
+
+    With d the change of the vertices, E changes by <grad, d> - sum_l <d_l, K d_l> / 2. If no label has both
+    entries above and below 0, and no entry of K is below 0, the sum is at least 0: all nodes that gain alone
+    may move together, and so may any part of a label, such as a connected component, that gains in sum. The
+    nodes that gain alone are the best part.
+    """
+    num_labels = unary.shape[-1]
+    grad = unary - near
+    now = grad.gather(-1, labels.unsqueeze(-1))
+    size = torch.where(torch.isinf(unary), 0.0, unary).abs().amax(-1, keepdim=True) + near.sum(
+        -1, keepdim=True
+    )
+    gains = (now - grad - noise * size).clamp(min=0)  # of each node and label
+    of_pairs = torch.zeros(num_labels, num_labels, dtype=torch.float64, device="cpu")
+    best, to = gains.max(-1)
+    of_pairs = of_pairs.view(-1).index_add(0, (labels * num_labels + to).cpu(), best.double().cpu())
+    gaining = _gaining(of_pairs.view(num_labels, num_labels)).to(labels.device)
+    gains = gains.masked_fill(~gaining | gaining[labels].unsqueeze(-1), 0.0)
+    best, to = gains.max(-1)
+    return torch.where(best > 0, to, labels)
+
+
+def _gaining(gains: Tensor) -> Tensor:
+    """Labels S, ``(L,)``, with a large sum of gains[s, t] over s outside and t inside S, by local search."""
+    inside = torch.zeros(len(gains), dtype=torch.bool, device=gains.device)
+    while True:
+        # A label that enters S gains from labels outside, and no longer gives to labels inside.
+        change = gains[~inside].sum(0) - gains[:, inside].sum(-1)
+        change = torch.where(inside, -change, change)
+        best = int(change.argmax())
+        if not change[best] > 0:
+            return inside
+        inside[best] = ~inside[best]
+
+
 def _nearest(f: Energy, x: Tensor) -> Tensor:
     return nearest(x)
 
 
-_NAMED: dict[str, Rounding] = {"nearest": _nearest, "bcd": bcd}
+_NAMED: dict[str, Rounding] = {"nearest": _nearest, "bcd": bcd, "merge": merge}

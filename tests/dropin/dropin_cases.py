@@ -171,6 +171,7 @@ def helpers(utils: ModuleType) -> dict[str, np.ndarray]:
             (3, 2), (13, 7, 9), image.transpose(2, 0, 1), chdim=0
         ),
         "bilateral, grey": utils.create_pairwise_bilateral((3, 2.5), (0.3,), grey),
+        "bilateral, axes without a bandwidth": utils.create_pairwise_bilateral((2, 3), (5,), image),
         "gaussian in 2D": utils._create_pairwise_gaussian_2d(3, 2.5, (4, 5)),
         "bilateral in 2D": utils._create_pairwise_bilateral_2d(3, 2.5, 13, 7, 11, image),
     }

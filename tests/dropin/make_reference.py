@@ -1,4 +1,4 @@
-"""Store pydensecrf's answers to ``dropin_cases.py``: ``python tests/dropin/make_reference.py``.
+"""Store pydensecrf's answers to the cases beside this file: ``python tests/dropin/make_reference.py``.
 
 Made with pydensecrf2 1.1, which ``make .venv/.peers`` installs.
 """
@@ -7,6 +7,7 @@ import os
 
 import dropin_cases as cases
 import numpy as np
+from client_cases import CLIENTS
 from dropin_cases import REFERENCE
 
 
@@ -16,6 +17,7 @@ def main() -> None:
     answers = {
         **{f"marginals: {name}": value for name, value in cases.marginals(densecrf, utils).items()},
         **{f"utils: {name}": value for name, value in cases.helpers(utils).items()},
+        **{f"client: {name}": case(densecrf, utils) for name, case in CLIENTS.items()},
     }
     partial = REFERENCE.with_name("reference.part.npz")
     np.savez_compressed(partial, **answers)

@@ -21,6 +21,7 @@ def crf(d):
 # The call, the exception, a part of our message. Both libraries raise it.
 REFUSED = {
     "no size": (lambda d, u, e: d.DenseCRF(4), TypeError, None),
+    "size in an array": (lambda d, u, e: d.DenseCRF(np.array([4]), 2), TypeError, "an integer is required"),
     "size in words": (lambda d, u, e: d.DenseCRF("4", 2), TypeError, "an integer is required"),
     "no height": (lambda d, u, e: d.DenseCRF2D(3, 2), TypeError, None),
     "no steps": (lambda d, u, e: crf(d).inference(), TypeError, None),
@@ -132,9 +133,13 @@ UNSOUND = {
         ValueError,
         "one column for each of the 6 points",
     ),
-    "no features": (lambda: crf(densecrf).addPairwiseEnergy(np.zeros((0, 6), F32), 1), ValueError, "1 to 16"),
+    "no features": (
+        lambda: crf(densecrf).addPairwiseEnergy(np.zeros((0, 6), F32), 1),
+        ValueError,
+        "1 to 256",
+    ),
     "many features": (
-        lambda: crf(densecrf).addPairwiseEnergy(np.zeros((17, 6), F32), 1),
+        lambda: crf(densecrf).addPairwiseEnergy(np.zeros((257, 6), F32), 1),
         ValueError,
         "principal components",
     ),
@@ -156,6 +161,21 @@ UNSOUND = {
         ValueError,
         "other than 0",
     ),
+    "NaN for a bandwidth": (
+        lambda: crf(densecrf).addPairwiseGaussian(float("nan"), 1),
+        ValueError,
+        "expected a number",
+    ),
+    "NaN among many features": (
+        lambda: crf(densecrf).addPairwiseEnergy(nan((17, 6)), 1),
+        ValueError,
+        "NaN or infinite for 6 of",
+    ),
+    "many features far away": (
+        lambda: crf(densecrf).addPairwiseEnergy(np.full((17, 6), 1e30, F32), 1),
+        ValueError,
+        "no resolution",
+    ),
     "another mode": (
         lambda: crf(densecrf).addPairwiseGaussian(3, 1, normalization=7),
         ValueError,
@@ -175,7 +195,7 @@ UNSOUND = {
         "same model",
     ),
     "axes without a bandwidth": (
-        lambda: utils.create_pairwise_bilateral((3, 3), (5,), IMAGE),
+        lambda: utils.create_pairwise_gaussian((3, 3), IMAGE.shape),
         ValueError,
         "chdim",
     ),

@@ -1,11 +1,13 @@
 """``install`` answers imports of pydensecrf."""
 
 import importlib
+import os
 import sys
 
 import pytest
 
 import fwcrf.pydensecrf as ours
+from fwcrf.pydensecrf.replacement import ALIAS
 
 
 def imported():
@@ -61,3 +63,30 @@ def test_the_original_is_replaced_on_demand_and_put_back(original):
     assert importlib.import_module("pydensecrf.densecrf") is ours.densecrf
     ours.uninstall()
     assert importlib.import_module("pydensecrf.densecrf") is original
+
+
+@pytest.mark.parametrize("before", [None, "one", f"one{os.pathsep}two"])
+def test_the_path_of_children_is_put_back(before, monkeypatch):
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    if before is not None:
+        monkeypatch.setenv("PYTHONPATH", before)
+    path = [*sys.path]
+    for _ in range(2):
+        ours.install()
+    assert os.environ["PYTHONPATH"] == (ALIAS if before is None else f"{ALIAS}{os.pathsep}{before}")
+    assert sys.path == [ALIAS, *path]
+    for _ in range(2):
+        ours.uninstall()
+    assert os.environ.get("PYTHONPATH") == before and sys.path == path
+
+
+def test_the_alias_is_this_package_also_as_a_clone_is_spelled(monkeypatch):
+    monkeypatch.syspath_prepend(ALIAS)
+    import pydensecrf
+    import pydensecrf.eigen
+    import pydensecrf.pydensecrf.densecrf as dcrf
+    from pydensecrf.pydensecrf import utils
+    from pydensecrf.pydensecrf.utils import unary_from_labels
+
+    assert pydensecrf is ours and dcrf is ours.densecrf and utils is ours.utils
+    assert pydensecrf.eigen is ours.eigen and unary_from_labels is ours.utils.unary_from_labels

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import fwcrf
+from fwcrf import _core
 from fwcrf.pydensecrf import densecrf as dcrf
 from fwcrf.pydensecrf import eigen, utils
 
@@ -76,8 +77,53 @@ def test_the_answer_is_a_matrix_for_numpy():
     assert np.array(Q, dtype=np.float64).dtype == np.float64
     assert np.sum(Q) == pytest.approx(48)
     assert Q == Q and hash(Q) and "(3, 48)" in repr(Q)
-    if sys.version_info >= (3, 12):
-        assert memoryview(Q).shape == (3, 48)
+
+
+def test_the_buffer_of_an_answer_is_its_memory_column_by_column():
+    Q = model().inference(1)
+    view = memoryview(Q)
+    assert (view.shape, view.strides, view.format, view.readonly) == ((3, 48), (4, 12), "f", False)
+    np.testing.assert_array_equal(np.asarray(view), np.array(Q))
+    expected = np.array(Q)
+    del Q
+    np.testing.assert_array_equal(np.asarray(view), expected)  # the memory outlives the matrix
+    assert memoryview(eigen.vectorXf(np.zeros(3, np.float32))).shape == (3,)
+    assert memoryview(eigen.MatrixXf()).shape == (0, 0)
+
+
+def test_an_object_without_values_has_no_buffer():
+    with pytest.raises(BufferError, match="no values"):
+        memoryview(_core.Exporter())
+
+
+def test_sizes_and_steps_may_be_arrays_without_axes():
+    crf = dcrf.DenseCRF2D(np.array(8), torch.tensor(6), np.array(3.9))
+    assert np.array(crf.inference(np.array(2))).shape == (3, 48)
+
+
+@pytest.mark.parametrize("sxy", [np.inf, -np.inf, (3, np.inf)])
+def test_an_infinite_bandwidth_is_that_of_a_feature_without_influence(sxy):
+    crf, same = (dcrf.DenseCRF2D(8, 6, 3) for _ in range(2))
+    x = np.tile(np.arange(8, dtype=np.float32) / (3 if isinstance(sxy, tuple) else np.inf), 6)
+    for one in (crf, same):
+        one.setUnaryEnergy(utils.unary_from_softmax(cases.scores(6, 8, 3)))
+    crf.addPairwiseGaussian(sxy, 3)
+    same.addPairwiseEnergy(np.stack([x, np.zeros_like(x)]), 3)
+    np.testing.assert_array_equal(np.array(crf.inference(3)), np.array(same.inference(3)))
+
+
+def test_tensors_are_labels_probabilities_and_images_as_well():
+    labels = np.array([[0, 1, 2], [2, 1, 0]])
+    for tensor in (torch.from_numpy(labels), torch.from_numpy(labels.astype(np.uint8))):
+        for unsure in (True, False):
+            np.testing.assert_array_equal(
+                utils.unary_from_labels(tensor, 3, 0.7, zero_unsure=unsure),
+                utils.unary_from_labels(labels, 3, 0.7, zero_unsure=unsure),
+            )
+    p, image = cases.scores(4, 5, 3), cases.picture(4, 5)
+    np.testing.assert_array_equal(utils.unary_from_softmax(torch.from_numpy(p)), utils.unary_from_softmax(p))
+    found = utils.create_pairwise_bilateral((2, 3), 5, torch.from_numpy(image), chdim=2)
+    np.testing.assert_array_equal(found, utils.create_pairwise_bilateral((2, 3), 5, image, chdim=2))
 
 
 def test_the_array_of_an_answer_shares_its_memory_and_outlives_it():
@@ -268,6 +314,12 @@ def test_models_and_answers_can_be_copied_and_pickled():
     Q = crf.inference(2)
     for twin in (pickle.loads(pickle.dumps(crf)), copy.deepcopy(crf)):
         np.testing.assert_array_equal(np.array(twin.inference(2)), np.array(Q))
+    twin = copy.copy(crf)
+    twin.addPairwiseGaussian(sxy=1, compat=5)
+    twin.addPairwiseGaussian(sxy=1, compat=np.eye(twin._nlabels, dtype=np.float32))
+    twin.inference(2)
+    fresh = pickle.loads(pickle.dumps(crf))  # without what is kept from the first inference
+    np.testing.assert_array_equal(np.array(fresh.inference(2)), np.array(Q))
     twin = pickle.loads(pickle.dumps(Q))
     np.testing.assert_array_equal(np.array(twin), np.array(Q))
     crf.stepInference(twin, eigen.MatrixXf(), eigen.MatrixXf())

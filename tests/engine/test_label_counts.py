@@ -97,6 +97,27 @@ def every_count():
     return errors
 
 
+def rows():
+    """The lengths of the rows of 1 to 40 labels, by dtype."""
+    models = _core.ModelF32, _core.ModelF64
+    return _core.isa(), [[one.row(labels) for labels in range(1, 41)] for one in models]
+
+
+@pytest.mark.parametrize("isa", ["", "avx512", "avx2", "generic"])
+def test_rows_that_shorter_vectors_pad_less_have_them(isa):
+    """With AVX-512, where vectors of AVX2 are there too; not where an instruction set is asked for."""
+    with environment(FWCRF_ISA=isa):
+        used, found = in_process(rows, timeout=100)
+    lanes = {"generic": 4, "avx2": 8, "avx512": 16}[used]
+    for most, lengths in zip((lanes, lanes // 2), found, strict=True):
+        for labels, length in enumerate(lengths, 1):
+            # Of rows of up to two vectors; beyond, padding matters less.
+            last = (labels - 1) % most + 1
+            half = labels <= 2 * most and 2 * last <= most
+            vector = most // 2 if not isa and used == "avx512" and half else most
+            assert length == -(-labels // vector) * vector
+
+
 def both():
     lanes = [_core.ModelF32.lanes(), _core.ModelF64.lanes()]
     return *with_gradients(), with_duals(), lanes, every_count()

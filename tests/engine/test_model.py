@@ -10,9 +10,11 @@ from helpers import DTYPES, ROUNDING, covering, normal, uniform
 from fwcrf import Energy, pairwise
 from fwcrf.compatibility import Full, Potts
 from fwcrf.engine.limits import Refusal
-from fwcrf.engine.model import Model
+from fwcrf.engine.model import Model, Settings
+from fwcrf.engine.update import Map, Update
 from fwcrf.kernels import Bilateral, Exact, Gaussian, Separable, Spatial
 from fwcrf.pairwise import dense, of_image
+from fwcrf.torch_ops.simplex import project_onto_simplex
 
 # A spatial kernel of three and more pixels in float32 lies on a coarser grid.
 COARSE = 1e-4
@@ -273,3 +275,36 @@ def test_a_model_in_use_can_be_copied_and_pickled():
     expected = P(x)
     for copied in (copy.deepcopy(P), pickle.loads(pickle.dumps(P))):
         torch.testing.assert_close(copied(x), expected)
+
+
+@pytest.mark.parametrize("map", [Map.SOFTMAX, Map.PROJECT])
+@pytest.mark.parametrize("compat", ["Potts", "matrix"])
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("steps", [(1.0, 1.0, 1.0), (0.7, 1.0, 0.0, 0.4)])
+def test_gradients_in_lambda_and_step_sizes_in_one_call(map, compat, given, steps):
+    image = 255 * uniform(3, 6, 7, seed=1)
+    M = normal(5, 5, seed=2).requires_grad_()
+    P = of_image(
+        [Spatial(2), Bilateral(4, 60)], image, 5, compat=Full(M + M.mT) if compat == "matrix" else 1.3
+    )
+    model = P.engine()
+    assert isinstance(model, Model)
+    x = normal(42, 5, seed=3).softmax(-1).requires_grad_() if given else None
+    u = normal(42, 5, seed=4).requires_grad_()
+    weight = torch.tensor(0.8, dtype=torch.float64, requires_grad=True)
+    sizes = torch.tensor(steps, dtype=torch.float64, requires_grad=True)
+    leaves = [t for t in (x, u, weight, sizes, M if compat == "matrix" else None) if t is not None]
+    pull = normal(42, 5, seed=5)
+
+    updates = [Update(map, -1 / 0.8, step=a) for a in steps]
+    end = model.run(x, u, updates, Settings(weight, sizes))
+    assert type(end.grad_fn).__name__ == "_RunBackward"
+    found = torch.autograd.grad(end, leaves, pull, retain_graph=True)
+
+    y = torch.softmax(-u, -1) if x is None else x
+    oracle = torch.softmax if map == Map.SOFTMAX else lambda v, _: project_onto_simplex(v, 1.0)
+    for a in sizes:
+        y = y + a * (oracle(-(P(y) + u) / weight, -1) - y)
+    torch.testing.assert_close(end, y)
+    for ours, theirs in zip(found, torch.autograd.grad(y, leaves, pull), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-10)

@@ -6,8 +6,8 @@ from graph_models import BATCHED, EDGES, POTENTIALS, L, M, N, model
 from helpers import DTYPES, assert_rounding, covering, in_process, normal
 
 from fwcrf.graphs import Full, Potts, SparseMRF, Tables, grid
-from fwcrf.graphs.adjacency import adjacency
 from fwcrf.torch_ops import edges_torch
+from fwcrf.torch_ops.adjacency import adjacency
 
 every_kind = pytest.mark.parametrize("kind", POTENTIALS)
 both_dtypes = pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

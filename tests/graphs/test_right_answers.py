@@ -48,8 +48,9 @@ def cut_optimum(unary, edges, weights):
     to_sink, from_source = (np.rint((unary[:, s] - low) * 1e6) for s in (0, 1))
     i, j = edges.T
     w = np.rint(weights * 1e6)
-    rows = np.concatenate([np.full(n, n), np.arange(n), i, j])
-    columns = np.concatenate([np.arange(n), np.full(n, n + 1), j, i])
+    # maximum_flow of scipy 1.11 takes 32-bit indices only.
+    rows = np.concatenate([np.full(n, n), np.arange(n), i, j]).astype(np.int32)
+    columns = np.concatenate([np.arange(n), np.full(n, n + 1), j, i]).astype(np.int32)
     capacity = np.concatenate([from_source, to_sink, w, w]).astype(np.int32)
     graph = coo_array((capacity, (rows, columns)), shape=(n + 2, n + 2)).tocsr()
     return low.sum() + maximum_flow(graph, n, n + 1).flow_value / 1e6

@@ -1,6 +1,7 @@
 """Models in files."""
 
 import gzip
+import itertools
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fwcrf import SparseMRF, read_uai, write_uai
+from fwcrf.apps.cli.app import app
 from fwcrf.apps.files import FileError
 
 # Variables of 2, 3 and 2 labels; a factor of each order, one of them the wrong way round, and two alike.
@@ -134,7 +136,14 @@ WRONG = {
     "absurd sizes": ("MARKOV\n2\n40000 40000\n1\n2 0 1\n1600000000\n1 1", "after 2 of 1600000000 numbers"),
     "factors": ("MARKOV\n1\n2\n-1", "line 4: '-1'; expected the number of factors"),
     "absurd factors": ("MARKOV\n1\n2\n2000000000\n1 0", "after 2 of 2000000000"),
-    "higher order": ("MARKOV\n3\n2 2 2\n1\n3 0 1 2\n8 1 1 1 1 1 1 1 1", "at most 2 variables in factor 0"),
+    "higher order": (
+        f"MARKOV\n3\n7 7 7\n1\n3 0 1 2\n343 {'1 ' * 343}",
+        "'343'; expected at most 256 joint labellings of the 3 variables of factor 0, which has 343",
+    ),
+    "higher order, cut": ("MARKOV\n3\n2 2 2\n1\n3 0 1 2\n8 1 1 1 1 1 1 1", "after 7 of 8 numbers"),
+    "higher order, variable": ("MARKOV\n3\n2 2 2\n1\n3 0 1 3\n8", "'3'; expected a variable"),
+    "higher order, twice": ("MARKOV\n3\n2 2 2\n1\n3 0 1 0\n8", "names this one twice"),
+    "nothing allowed": (f"MARKOV\n3\n2 2 2\n1\n3 0 1 2\n8 {'0 ' * 8}", "factor 0 forbids all"),
     "order": ("MARKOV\n1\n2\n1\n0.5 1", "line 5: '0.5'; expected the number of variables of factor 0"),
     "variable": (
         "MARKOV\n2\n2 2\n1\n2 0 2\n",
@@ -231,11 +240,22 @@ def test_large_energies_are_shifted_into_range(tmp_path):
     assert torch.allclose(mrf.value(every), read_uai(tmp_path / "a.uai").value(every), rtol=0, atol=1e-9)
 
 
+def test_large_ranges_become_several_factors(tmp_path):
+    unary, tables = 1000 * normal(N, L), 3000 * normal(M, L, L)
+    unary[0, 0] = tables[2, 1, 1] = torch.inf
+    mrf = SparseMRF(unary, EDGES, tables, constant=3.0)
+    write_uai(tmp_path / "a.uai", mrf)
+    every = labellings(mrf)
+    back = read_uai(tmp_path / "a.uai")
+    assert back.num_edges == 6  # parallel edges add up
+    torch.testing.assert_close(mrf.value(every), back.value(every), rtol=1e-12, atol=1e-9)
+
+
 def test_what_cannot_be_written_leaves_the_old_file(tmp_path):
     path = tmp_path / "a.uai"
     path.write_text("before")
-    with pytest.raises(ValueError, match="expected at most 600 between them"):
-        write_uai(path, SparseMRF(1000 * normal(N, L), EDGES, 1.0))
+    with pytest.raises(ValueError, match="expected at most 60000 between them"):
+        write_uai(path, SparseMRF(1e6 * normal(N, L), EDGES, 1.0))
     with pytest.raises(ValueError, match="has a constant of 100000;"):
         write_uai(path, SparseMRF(normal(N, L), EDGES, 1.0, constant=1e5))
     with pytest.raises(ValueError, match="one model, not a batch"):
@@ -260,3 +280,68 @@ def test_a_large_file(tmp_path):
     labels = torch.randint(0, 2, (n,), generator=generator)
     assert back.num_edges == 2 * n
     assert float(back.value(labels)) == pytest.approx(float(mrf.value(labels)), rel=1e-9)
+
+
+def _higher(seed, logarithms=False):
+    """A model with factors over 0 to 4 variables, as text, and its energies of all labellings."""
+    generator = np.random.default_rng(seed)
+    sizes = generator.integers(1, 4, 5)
+    scopes = [generator.permutation(5)[: generator.integers(0, 5)] for _ in range(7)]
+    values = [generator.random(tuple(sizes[scope])) + 0.1 for scope in scopes]
+    for table in values:
+        if table.ndim > 1:
+            table[generator.random(table.shape) < 0.15] = 0.0
+            table.flat[0] = 0.5
+    with np.errstate(divide="ignore"):
+        written_ = [np.log(table) if logarithms else table for table in values]
+        every = {
+            labels: -sum(
+                np.log(t[tuple(labels[v] for v in scope)]) for t, scope in zip(values, scopes, strict=True)
+            )
+            for labels in itertools.product(*map(range, sizes))
+        }
+    lines = ["MARKOV", "5", " ".join(map(str, sizes)), "7"]
+    lines += [" ".join(map(str, [len(scope), *scope])) for scope in scopes]
+    lines += [f"{table.size}\n{' '.join(map(repr, table.ravel().tolist()))}" for table in written_]
+    return "\n".join(lines), every
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_factors_of_higher_order_are_exact(tmp_path, seed):
+    text, every = _higher(seed)
+    (tmp_path / "a.uai").write_text(text)
+    mrf = read_uai(tmp_path / "a.uai")
+    found = mrf.solve()
+    assert bool(found.proven) and float(found.energy) == pytest.approx(min(every.values()), abs=1e-9)
+    labels = tuple(found.labels[: mrf.num_nodes - mrf.auxiliary].tolist())
+    assert every[labels] == pytest.approx(min(every.values()), abs=1e-9)
+    # Known labels are put into the factors, which may then need no node.
+    known = {0: 0, 3: 0}
+    allowed = [e for labels, e in every.items() if labels[0] == labels[3] == 0]
+    less = read_uai(tmp_path / "a.uai", evidence=known)
+    assert less.auxiliary <= mrf.auxiliary
+    assert float(less.solve().energy) == pytest.approx(min(allowed), abs=1e-9)
+
+
+def test_logarithms(tmp_path):
+    text, every = _higher(3, logarithms=True)
+    (tmp_path / "a.uai.LG").write_text(text)
+    assert float(read_uai(tmp_path / "a.uai.LG").solve().energy) == pytest.approx(
+        min(every.values()), abs=1e-9
+    )
+    with gzip.open(tmp_path / "a.LG.gz", "wt") as file:
+        file.write(text)
+    assert read_uai(tmp_path / "a.LG.gz").auxiliary == read_uai(tmp_path / "a.uai.LG").auxiliary
+    (tmp_path / "b.LG").write_text("MARKOV\n1\n2\n1\n1 0\n2 -1000 inf")
+    with pytest.raises(FileError, match="'inf'; expected a finite logarithm or -inf"):
+        read_uai(tmp_path / "b.LG")
+
+
+def test_the_command_prints_the_variables_of_the_file(tmp_path, capsys):
+    text, every = _higher(1)
+    (tmp_path / "a.uai").write_text(text)
+    assert read_uai(tmp_path / "a.uai").auxiliary > 0
+    app(["map", str(tmp_path / "a.uai")], standalone_mode=False)
+    count, *labels = map(int, capsys.readouterr().out.split()[1:])
+    assert count == len(labels) == 5
+    assert every[tuple(labels)] == pytest.approx(min(every.values()), abs=1e-9)

@@ -9,6 +9,8 @@ from fwcrf.kernels import Lattice
 from fwcrf.torch_ops import lattice_torch
 
 CHANNELS = [*range(1, 41), 63, 64, 65, 150]
+# Around the widths of vectors and blocks.
+EDGES = [*range(1, 10), 12, 15, 16, 17, 24, 31, 32, 33, 63, 64, 65, 150]
 SENTINEL = -12345.0
 
 
@@ -34,7 +36,7 @@ def test_memory_around_the_arrays_is_left_alone(shape, threads, dtype):
     guard = 2
     for shift, order in ((False, 0), (True, 1)):
         tables = arguments(n, dtype, shift, d)
-        for channels in CHANNELS:
+        for channels in EDGES:
             rows = n + 2 * guard
             x = torch.full((rows, channels), float("nan"), dtype=dtype)
             x[guard:-guard] = normal(n, channels, dtype=dtype)

@@ -144,3 +144,20 @@ def test_restricted_to_some_points_is_a_block(engine, shape, form):
     assert_rounding(block.to_dense(), K.to_dense()[..., some, :][..., some])
     assert_rounding(block.diagonal(), K.diagonal()[..., some])
     assert_rounding(block.T.to_dense(), block.to_dense().mT)
+
+
+@every_dimension
+@pytest.mark.parametrize("spread", [0.1, 1.0, 20.0])
+def test_no_entry_is_negative(d, spread):
+    """So every row sums to at least 1, and the symmetric form need not look for rows to divide by."""
+    K = Lattice.build(points(60, d) * spread).with_unit_diagonal()
+    assert K.to_dense().min() >= 0
+    assert K.row_sums().min() > 1 - 1e-5
+
+
+def test_a_lonely_point_beside_two_million_equal_ones():
+    """Its row sum, 1, is less than the rounding of the largest."""
+    features = torch.zeros(2_200_000, 1)
+    features[0] = 100
+    K = Lattice.symmetric(features)
+    assert_rounding(K.row_sums()[0], torch.tensor(1.0))

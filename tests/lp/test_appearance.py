@@ -35,7 +35,6 @@ def by_enumeration(n, edges):
 def test_equals_the_share_of_spanning_trees(n, edges, way, monkeypatch):
     if way == "factors":
         monkeypatch.setattr(appearance, "_SMALL", 0)
-        monkeypatch.setattr(appearance, "_COLUMNS", 3)
     assert_close(appearance_probabilities(n, torch.tensor(edges)), by_enumeration(n, edges))
 
 

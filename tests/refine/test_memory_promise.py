@@ -19,7 +19,11 @@ side, labels, settings = int(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv
 if settings.pop("adaptive", False):
     settings["solver"] = fwcrf.solvers.get("l2fw", step=fwcrf.stepsizes.Adaptive())
 
+blocks = settings.pop("segments", False)
+
 def given(side):
+    if blocks:
+        settings["segments"] = np.arange(side)[:, None] // 8 * side + np.arange(side) // 8
     scores = np.exp(2 * np.random.default_rng(0).standard_normal((side, side, labels), dtype=np.float32))
     return data.astronaut()[:side, :side].copy(), scores / scores.sum(-1, keepdims=True)
 
@@ -61,6 +65,7 @@ CASES = {
     "not native": (NOT_NATIVE, 256, 21, 2.5),
     "eigenvalues": ({"adaptive": True, "num_steps": 3}, 384, 21, 5),
     "line search": ({"solver": "convex-fw", "num_steps": 3}, 256, 21, 3),
+    "segments": ({"segments": True, "num_steps": 3, "return_probabilities": True}, 256, 21, 2.5),
     "descent": ({"rounding": "bcd", "num_steps": 3}, 192, 100, 4),
 }
 

@@ -20,7 +20,8 @@ PATH=$work/build/bin:$PATH "$work/build/bin/python" -m pip wheel --quiet --no-de
 # torch first, so that nothing can choose another build of it.
 "$PYTHON" -m venv "$work/env"
 "$work/env/bin/python" -m pip install --quiet "$torch"
-"$work/env/bin/python" -m pip install --quiet "$torch" --requirement "$work/lowest.txt" "$(echo "$work"/dist/*.whl)"
-# The wheel is imported, since nothing puts src/ into the path. Old packages warn about newer ones that they need.
+"$work/env/bin/python" -m pip install --quiet "$torch" --requirement "$work/lowest.txt" --requirement "$work/build.txt" "$(echo "$work"/dist/*.whl)"
+# The wheel is imported, since nothing puts src/ into the path. Old packages warn about newer ones that they need, and
+# numpy 1.26 leaves the members of an archive to the collector.
 "$work/env/bin/python" -m pytest --numprocesses auto --dist worksteal -p no:cacheprovider \
-    -W ignore::DeprecationWarning $TESTS
+    -W ignore::DeprecationWarning -W ignore::ResourceWarning $TESTS

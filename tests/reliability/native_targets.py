@@ -18,6 +18,7 @@ from choices import NOT_FINITE, Choices, array, flag, number, pick, positive
 import fwcrf
 from fwcrf import _core, graphs, pairwise
 from fwcrf.kernels import Bilateral, Lattice, Spatial
+from fwcrf.torch_ops.lattice_torch import embedding_adjoint
 from fwcrf.torch_ops.native import empty
 
 DTYPES = (np.float32, np.float64)
@@ -65,6 +66,11 @@ def lattice(c: Choices) -> None:
         assert int(K.neighbors.min()) >= 0 and int(K.neighbors.max()) <= K.vertices
         y = K(torch.from_numpy(np.clip(x, -1e20, 1e20)))
         diagonal = K.diagonal()
+        g = torch.from_numpy(array(c, (batch * n, d + 1), largest=1e3)).to(dtype)
+        of_features, order = g.new_empty(batch * n, d), K.order.view(batch * n, -1)
+        _core.embedding_adjoint(g, order, np.ones(d), of_features, c.integer(1, 2))
+        expected = embedding_adjoint(g.double(), order, [1.0] * d)
+    assert torch.allclose(of_features.double(), expected, atol=0.1 if dtype == torch.float32 else 1e-9)
     assert torch.isfinite(diagonal).all() and torch.isfinite(y).all()
     assert finite or bool(np.isinf(x).any()), "values that are no numbers were not seen"
 
@@ -81,6 +87,7 @@ def grid(c: Choices) -> None:
     turned = np.full((shape[0], shape[2], shape[1]), np.nan, dtype)
     _core.transpose(x, turned, threads)
     assert (turned == x.swapaxes(1, 2)).all()
+    shrunk(c, dtype, threads)
     sizes = np.array([c.integer(1, 6) for _ in range(c.integer(1, 3))])
     channels = c.integer(0, 4)
     values = array(c, (c.integer(0, 3), int(sizes.prod()), channels), dtype, largest=1e10)
@@ -95,6 +102,27 @@ def grid(c: Choices) -> None:
             and (np.array(low) == features[0].min(0)).all()
             and (np.array(high) == features[0].max(0)).all()
         )
+
+
+def shrunk(c: Choices, dtype: Any, threads: int) -> None:
+    """A band along the last axis of a grid, into whole vectors, and along any axis."""
+    lanes = (_core.ModelF64 if dtype == np.float64 else _core.ModelF32).lanes()
+    outer, columns, rows = c.integer(0, 3), c.integer(1, 12), c.integer(1, 8)
+    width = c.integer(1, columns)
+    random = np.random.default_rng(c.integer(0, 2**32 - 1))
+    first = np.sort(random.integers(0, columns - width + 1, rows)).astype(np.int32)
+    weight = array(c, (rows, width), dtype, largest=1e3)
+    full = np.zeros((rows, columns))
+    for row, start, own in zip(full, first, weight, strict=True):
+        row[start : start + width] = own
+    cell = lanes * c.integer(1, 4)
+    for along, inner in ((False, c.integer(1, cell)), (True, 2 * lanes * c.integer(1, 3))):
+        x = array(c, (outer, columns, inner), dtype, largest=1e10)
+        out = np.full((outer, rows, inner if along else cell), np.nan, dtype)
+        (_core.shrink_axis if along else _core.shrink_lines)(x, (first, weight), out, threads)
+        error = np.abs(out[..., :inner] - full @ x)
+        assert (error <= 100 * np.finfo(dtype).eps * (np.abs(full) @ np.abs(x)) + 1e-30).all()
+        assert np.isfinite(out).all()
 
 
 def pruning(c: Choices) -> None:
@@ -157,8 +185,25 @@ def model(c: Choices) -> None:
         assert torch.isfinite(g).all()
 
 
+def inverse(c: Choices) -> None:
+    """Entries of the inverse of a band matrix, from its factors."""
+    n, band = c.integer(1, 12), c.integer(0, 3)
+    columns = [range(j + 1, min(n, j + 1 + band)) for j in range(n)]
+    first = np.cumsum([0, *map(len, columns)])
+    row = np.array([i for column in columns for i in column], np.int32)
+    random = np.random.default_rng(c.integer(0, 2**32 - 1))
+    factor, pivot = random.uniform(-0.5, 0.5, len(row)), random.uniform(1, 2, n)
+    at, diagonal = np.full(len(row), np.nan), np.full(n, np.nan)
+    _core.selected_inverse(first, row, factor, pivot, at, diagonal)
+    lower, column = np.eye(n), np.repeat(np.arange(n), np.diff(first))
+    lower[row, column] = factor
+    expected = np.linalg.inv(lower * pivot @ lower.T)
+    assert np.allclose(diagonal, expected.diagonal()) and np.allclose(at, expected[row, column])
+
+
 def graph(c: Choices) -> None:
-    """A sparse model solved, differentiated, rounded, and searched from disturbed labels."""
+    """A sparse model solved, differentiated, rounded, and searched from disturbed labels; an inverse."""
+    inverse(c)
     dtype = pick(c, (torch.float32, torch.float64))
     n, m, labels = c.integer(2, 30), c.integer(0, 60), c.integer(1, 20)
     random = np.random.default_rng(c.integer(0, 2**32 - 1))
@@ -192,7 +237,8 @@ def graph(c: Choices) -> None:
 
 
 # The arguments of every function but the threads: a letter for the dtype (f for float32 or float64,
-# d for float64, i for int32, l for int64, b for uint8) and the number of axes; s for a number, [] for a list.
+# d for float64, i for int32, l for int64, b for uint8) and the number of axes; s for a number, [] for a list,
+# () for a tuple.
 FUNCTIONS: dict[str, str] = {
     "softmax": "f2 s f2",
     "project": "f2 s f2",
@@ -210,35 +256,66 @@ FUNCTIONS: dict[str, str] = {
     "feature_bounds": "f2",
     "build_lattice": "f3 d1 l1 l1 i3 f3 l3",
     "diagonal": "i2 f2 l2 i3 s s f1 f2",
+    "embedding_adjoint": "f2 l2 d1 f2",
     "normalize": "i3 f3 l3 i3 f1 s s s f3 f2 f2",
     "gaussian_sums": "f3 f3 f2",
     "sampled_sums": "f3 l1 s i3 f3 i3 s s s s f2 f2",
     "placed": "f3 f1 s f3",
     "scaled_rows": "f2 f1 f2 [f1] [f1]",
     "filter": "f3 i2 f2 f2 i3 f1 s s s f3",
-    "corner_dots": "f3 f3 i2 f2 i3 s s s f2",
+    "corner_dots": "f3 f3 f2 i2 f2 i3 s s s f2 f1",
+    "row_products": "f3 f3 f2 f2",
+    "shrink_lines": "f3 (i1,f2) f3",
+    "shrink_axis": "f3 (i1,f2) f3",
+    "band_products": "f4 f4 s s f2",
     "label_spans": "f2 f2 f1 f1",
     "take_labels": "f2 l1 f2",
     "spread_labels": "f2 l1 f2",
     "merge_labels": "f2 f2 l1 s f2 f2",
     "unmerge_labels": "f2 l1 s f2 f2 f2",
     "adjacency": "i2 l1 i1 i1",
+    "selected_inverse": "l1 i1 d1 d1 d1 d1",
     "edge_sum": "f3 f3 f2 f3 s s l1 i1 i1 f3",
     "table_sum": "f3 f3 f4 l1 i1 i1 f3",
     "edge_inner": "f3 f3 i2 s f2",
     "edge_outer": "f3 f3 i2 f4",
     "graph_descent": "f3 f3 f2 f3 f4 l1 i1 i1 s s s l2",
+    "normalized_weights": "i2 f2 i3 s s s s s f2 f2",
+    "set_threads": "s",
+    "isa_for_rows": "s",
+    "ModelF32.row": "s",
+    "ModelF64.row": "s",
     "empty": "s",
+    "order_words": "s",
+    "threads_for": "s s",
+    "quotient_range": "[s] [s] [s]",
     "ModelF32.add_lattice": "i3 f3 f3 i3 f2 s s s",
     "ModelF64.add_lattice": "i3 f3 f3 i3 f2 s s s",
-    "ModelF32.add_grid": "[s] [s] [f1] [f1] [f1] [f1] f2",
-    "ModelF64.add_grid": "[s] [s] [f1] [f1] [f1] [f1] f2",
-    "ModelF32.run": "f3 s f3 d1 b1 f3 d2 [f3] [f3] f3 f3 d3 s",
-    "ModelF64.run": "f3 s f3 d1 b1 f3 d2 [f3] [f3] f3 f3 d3 s",
+    "ModelF32.add_grid": "[s] [s] [(i1,f2)] [(i1,f2)] [(i1,f2)] (f1,f1,f1) f2",
+    "ModelF64.add_grid": "[s] [s] [(i1,f2)] [(i1,f2)] [(i1,f2)] (f1,f1,f1) f2",
+    "ModelF32.run": "f3 (s,s,f3,f3,s) f3 d1 [f2] d2 [f3] [f3] f3 f3 d3 s s [f3] [f3] d2",
+    "ModelF64.run": "f3 (s,s,f3,f3,s) f3 d1 [f2] d2 [f3] [f3] f3 f3 d3 s s [f3] [f3] d2",
+    "GraphModel.trws": "d2 s s s l1 d1",
+    "GraphModel.cut": "s l1",
+    "GraphModel.energy": "l1",
+    "GraphModel.expand": "s s l1",
+    "GraphModel.eliminate": "s s s l1",
+    "GraphModel.balls": "s s s s s l1",
+    "GraphModel.branch": "s s s s l1",
+    "GraphModel.patches": "s s s s s l1",
+    "GraphModel.propagate": "b3 b2",
+    "GraphModel.repair": "b3 s s s l1",
+    "GraphModel.take_better_parts": "l1 l1",
+    "GraphModel.sweep": "d1 d1 s d2",
+    "GraphModel.kick": "s s s l1",
 }
-_WITHOUT_THREADS = ("feature_bounds", "adjacency", "empty", "add_lattice", "add_grid")
+_WITHOUT_THREADS = {
+    *("feature_bounds", "adjacency", "empty", "set_threads", "order_words", "threads_for", "quotient_range"),
+    *("add_lattice", "add_grid", "run", "row", "isa_for_rows", "selected_inverse"),
+    *(name.rpartition(".")[2] for name in FUNCTIONS if name.startswith("GraphModel.")),
+}
 # Without arguments that could be wrong.
-WITHOUT_ARGUMENTS = ("isa", "openmp", "maps", "duals", "most_labels", "lanes")
+WITHOUT_ARGUMENTS = ("isa", "openmp", "max_threads", "maps", "duals", "most_labels", "lanes", "typical_cost")
 _DTYPES = {"i": np.int32, "l": np.int64, "d": np.float64, "b": np.uint8}
 
 
@@ -246,6 +323,8 @@ def _argument(c: Choices, kind: str, sizes: list[int], floating: Any) -> Any:
     """An argument of a kind, now and then of another one."""
     if kind.startswith("["):
         return [_argument(c, kind[1:-1], sizes, floating) for _ in range(c.integer(0, 2))]
+    if kind.startswith("("):
+        return tuple(_argument(c, one, sizes, floating) for one in kind[1:-1].split(","))
     if kind == "s":
         return pick(c, (0, 1, 2, 1.0, -0.5, -1.0, -3, True, False, None, "x", float("nan")))
     axes = int(kind[1]) if c.integer(0, 19) else c.integer(0, 4)
@@ -265,6 +344,21 @@ def _argument(c: Choices, kind: str, sizes: list[int], floating: Any) -> Any:
     return values
 
 
+def _graph_model(c: Choices, sizes: list[int]) -> _core.GraphModel:
+    """A path of nodes, closed with three or more; now and then with a wrong argument."""
+    n = max(1, sizes[0])
+    ends = [(i, i + 1) for i in range(n - 1)] + [(0, n - 1)] * (n > 2)
+    first, neighbor, slot = np.zeros(n + 1, np.int64), *np.zeros((2, 2 * len(ends)), np.int32)
+    _core.adjacency(np.array(ends, np.int32).reshape(-1, 2), first, neighbor, slot)
+    unary, weight = array(c, (n, n), largest=1e3), array(c, (len(ends),), largest=1e3)
+    given: list[Any] = [unary, 0, weight, None, None, 0.0, first, neighbor, slot]
+    if not c.integer(0, 9):
+        place = c.integer(0, len(given) - 1)
+        kind = ("d2", "s", "d1", "d2", "d3", "s", "l1", "i1", "i1")[place]
+        given[place] = _argument(c, kind, sizes, np.float64)
+    return _core.GraphModel(*given)
+
+
 def arguments(c: Choices) -> None:
     """Arrays of wrong shapes, dtypes, orders and kinds: an exception, or an answer where they fit."""
     name = pick(c, [*FUNCTIONS])
@@ -273,10 +367,13 @@ def arguments(c: Choices) -> None:
     floating = pick(c, DTYPES)
     given = [_argument(c, kind, sizes, floating) for kind in FUNCTIONS[name].split()]
     owner, _, method = name.rpartition(".")
-    function = getattr(getattr(_core, owner)() if owner else _core, method)
     threads = () if method in _WITHOUT_THREADS else (pick(c, (1, 2, 0, -1, 10**12)),)
     try:
-        function(*given, *threads)
+        if owner == "GraphModel":
+            place: Any = _graph_model(c, sizes)
+        else:
+            place = getattr(_core, owner)() if owner else _core
+        getattr(place, method)(*given, *threads)
     except (
         ValueError,
         TypeError,

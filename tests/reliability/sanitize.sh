@@ -8,15 +8,7 @@ for isa in generic avx2 avx512; do
     FWCRF_ISA=$isa OMP_NUM_THREADS=2 ASAN_OPTIONS=detect_leaks=1 "$build/fwcrf_driver" "$cases" 1
 done
 
-# The package beside the sanitized module.
-rm -rf "$build/package" && mkdir -p "$build/package"
-cp -r src/fwcrf "$build/package/fwcrf"
-cp "$build"/_core*.so "$build/package/fwcrf/"
-# An editable installation would come before it.
-cat >"$build/package/sitecustomize.py" <<EOF
-import sys
-sys.meta_path[:] = [f for f in sys.meta_path if not type(f).__module__.startswith("_editable")]
-EOF
+tests/reliability/beside.sh "$build"
 export PYTHONPATH=$build/package LD_PRELOAD=$PRELOAD ASAN_OPTIONS=detect_leaks=0 FWCRF_SANITIZED=1
 "$PYTHON" -c "import fwcrf._core as c; print('sanitized:', c.__file__)"
 for target in native_simplex native_lattice native_grid native_pruning native_model native_graph native_arguments native_memory; do

@@ -1,5 +1,6 @@
-"""Independent paths to the same result agree: a minute of ``make agree``, with a new seed each time."""
+"""Independent paths to the same result agree: half a minute of ``make agree``, with a new seed each time."""
 
+import contextlib
 import json
 import os
 import signal
@@ -16,11 +17,18 @@ import torch
 
 from fwcrf.engine.model import Model
 
-SECONDS, LEAST = 3.3, 3
+SECONDS, LEAST = 0.8, 3
+
+
+def need_peer(kind):
+    """The drop-in has a second path only where pydensecrf is installed."""
+    if kind == "dropin":
+        pytest.importorskip("pydensecrf.densecrf", reason="make .venv/.peers installs it")
 
 
 @pytest.mark.parametrize("kind", agree.kinds())
 def test_independent_paths_agree(kind, num_threads):
+    need_peer(kind)
     num_threads(1)
     run = agree.Run(None, None)
     until, done = time.monotonic() + SECONDS, 0
@@ -38,6 +46,7 @@ def test_independent_paths_agree(kind, num_threads):
 @pytest.mark.parametrize("kind", [kind for kind in agree.kinds() if kind != "isa"])
 def test_most_cases_are_compared(kind, num_threads):
     """A case that ends as a tie or without a second path tests nothing."""
+    need_peer(kind)
     num_threads(1)
     run = agree.Run(None, 5)
     for _ in range(4):
@@ -84,16 +93,29 @@ def test_cases_are_functions_of_seed_kind_and_number(monkeypatch):
     assert seen[0] == seen[1] and len({tuple(s) for s in seen}) == 4
 
 
+def interrupted(process, state):
+    """What a run that has written its state prints on Ctrl-C."""
+    try:
+        until = time.monotonic() + 60
+        while not state.exists() and time.monotonic() < until:
+            time.sleep(0.1)
+        for _ in range(4):
+            # Python loses a KeyboardInterrupt that is raised in a callback of its import system or collector.
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.communicate(timeout=20)[1]
+        raise AssertionError("The run goes on after four interrupts in 80 s.")
+    finally:
+        process.kill()
+        process.communicate()
+
+
 def test_an_interrupted_run_continues(tmp_path):
     """Ctrl-C leaves a whole file, and the next run goes on with its seed and its numbers."""
     state = tmp_path / "agree.json"
     command = [sys.executable, Path(agree.__file__), "lattice", "--state", state]
     process = subprocess.Popen([*command, "--seed", "11"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    until = time.monotonic() + 60
-    while not state.exists() and time.monotonic() < until:
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=60)
+    said = interrupted(process, state)
     assert process.returncode == 0 and b"the same command continues" in said
     before = json.loads(state.read_text())
     done = sum(before["counts"]["lattice"].values())

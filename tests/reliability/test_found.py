@@ -6,6 +6,7 @@ import itertools
 import struct
 import time
 import zlib
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -145,4 +146,5 @@ CIRCLE = (
 def test_pages_of_a_tiff_that_follow_each_other_in_a_circle(tmp_path):
     path = tmp_path / "circle.tif"
     path.write_bytes(zlib.decompress(base64.b64decode(CIRCLE)))
-    assert read_image(path).values.size == 0
+    with suppress(FileError):  # of tifffile before 2024
+        assert read_image(path).values.size == 0

@@ -4,6 +4,8 @@ Run with the Python of an environment that holds the wheel, from a folder withou
 C++ compiler is in PATH: the wheel must do without.
 """
 
+import io
+import json
 import re
 import shutil
 import signal
@@ -73,17 +75,47 @@ def demo():
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
         try:
             address = re.search(r"http://\S+", server.stderr.readline())[0]
-            with urllib.request.urlopen(address, timeout=60) as answer:
-                page = answer.read().decode()
-            assert answer.status == 200 and "<title>" in page, page[:200]
+            page = asked(address).decode()
+            assert "<title>" in page, page[:200]
+            changed = refined_by_the_page(address)
             server.send_signal(signal.SIGINT)
             rest = server.communicate(timeout=60)[1]
         finally:
             server.kill()
     assert "Traceback" not in rest and server.returncode in (0, 130), (server.returncode, rest)
     print(
-        f"fwcrf demo: served {len(page)} characters at {address}, and ended with status {server.returncode}"
+        f"fwcrf demo: served {len(page)} characters at {address}, refined a photograph ({changed:.1%} of its "
+        f"labels changed), and ended with status {server.returncode}"
     )
+
+
+def asked(address, headers=None, body=None):
+    """The body of the answer to GET, or to POST where there is something to send."""
+    with urllib.request.urlopen(urllib.request.Request(address, body, headers or {}), timeout=120) as answer:
+        assert answer.status == 200
+        return answer.read()
+
+
+def refined_by_the_page(address):
+    """The part of a bundled photograph's labels that a refinement changes, asked for as the page does."""
+    from PIL import Image
+
+    import fwcrf
+
+    begun = json.loads(asked(f"{address}api/session", {"X-Fwcrf": "1"}, b""))
+    headers = {"X-Fwcrf": "1", "X-Session": begun["session"]}
+    name = begun["pictures"][0]["name"]
+    shown = json.loads(asked(f"{address}api/picture?bundled={name}", headers, b""))
+    wanted = {"scores": "network", "num_labels": 21, "compare": []}
+    lines = asked(f"{address}api/solve", headers, json.dumps(wanted).encode()).splitlines()
+    assert json.loads(lines[-1]) == {"event": "end"}, lines[-1]
+    mask = np.asarray(Image.open(io.BytesIO(asked(f"{address}api/mask", headers))))
+    assert mask.shape == (shown["height"], shown["width"])
+    logits = fwcrf.examples.load(name)[1]
+    given = np.asarray(Image.fromarray(logits.argmax(-1).astype(np.uint8)).resize(mask.shape[::-1], 0))
+    changed = float((mask != given).mean())
+    assert 0 < changed < 0.5, f"{changed:.1%} of the labels changed"
+    return changed
 
 
 if __name__ == "__main__":

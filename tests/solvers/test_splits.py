@@ -116,6 +116,8 @@ def test_closed_forms_are_used_where_they_exist():
         assert (A.weight == A.weight[0, 0]).all()
 
 
+# SLSQP of scipy 1.11 warns of its own rounding errors.
+@pytest.mark.filterwarnings("ignore:Values in x were outside bounds:RuntimeWarning")
 @pytest.mark.parametrize("name", ["potts", "ordered", "matrix"])
 @pytest.mark.parametrize("r", [Simplex(), Entropy(0.7)], ids=["none", "entropy"])
 def test_oracles_are_what_a_general_solver_finds(name, r):

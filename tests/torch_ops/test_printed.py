@@ -19,14 +19,22 @@ from fwcrf.torch_ops.printed import in_one_line, shortly
 
 # They print sentences of their own, tested below.
 OWN = {fwcrf.Solution.__repr__, fwcrf.SparseMRF.__repr__}
+# Modules of another system, and of extras that may be missing, import these.
+ELSEWHERE = {"fcntl", "msvcrt", "napari", "triton"}
 
 
 def records():
     """Every dataclass and named tuple of the package."""
     for module in pkgutil.walk_packages(fwcrf.__path__, "fwcrf."):
-        if module.name.endswith(("__main__", "lattice_triton", "_core")):
+        if module.name.endswith(("__main__", "_core")):
             continue
-        for _, found in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+        try:
+            imported = importlib.import_module(module.name)
+        except ModuleNotFoundError as error:
+            if error.name not in ELSEWHERE:
+                raise
+            continue
+        for _, found in inspect.getmembers(imported, inspect.isclass):
             named_tuple = issubclass(found, tuple) and hasattr(found, "_fields")
             if found.__module__ == module.name and (dataclasses.is_dataclass(found) or named_tuple):
                 yield found

@@ -85,6 +85,7 @@ class Part(NamedTuple):
     n: int
     batch_shape: torch.Size
     tables: Sequence[Tensor | None]  # may be learned
+    symmetric: bool
 
     __repr__ = in_one_line
 
@@ -101,7 +102,7 @@ def part(operator: Operator) -> Part:
     elif isinstance(K, Separable):
         tables = (*K.taps, *(K.left or ()), *(K.right or ()), shift)
     batch = K.batch_shape if shift is None else shift.shape[:-1]
-    return Part(K, method, shift, K.example, K.n, batch, tables)
+    return Part(K, method, shift, K.example, K.n, batch, tables, K.is_symmetric)
 
 
 def refuse_parts(parts: Sequence[Part]) -> Refusal | None:

@@ -8,7 +8,7 @@ kernel of three and more pixels: the engine computes such a kernel on a coarser 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,16 +28,19 @@ from fwcrf.engine.limits import (
     refuse_task,
 )
 from fwcrf.engine.prune import MessageBound, prune
-from fwcrf.engine.tables import slopes, tables
+from fwcrf.engine.tables import LatticeSlopes, ShiftedSlopes, Slopes, slopes, tables
 from fwcrf.engine.update import APPLY, DERIVATIVE, Dual, Map, Start, Update
 from fwcrf.kernels.lattice import ORDERS, TAP, Lattice
-from fwcrf.kernels.operator import Operator, check_values
+from fwcrf.kernels.operator import check_values
 from fwcrf.kernels.separable import Separable
 from fwcrf.torch_ops.native import check_finite, empty, empty_like, matmul, threads_for
 from fwcrf.torch_ops.printed import in_one_line
 from fwcrf.torch_ops.simplex import project_onto_simplex, softmax
 
 _MOST_STEPS = 4096  # of one native call, whose arguments take memory for each step
+# The most that a step of softmax leaves x from where it leads, in float32.
+TOLERANCE = 1e-5
+_CHECKED = 5  # steps after which Python looks for a change, where native code does not
 _ORACLES = {Map.SOFTMAX: softmax, Map.PROJECT: project_onto_simplex}
 
 
@@ -89,7 +92,7 @@ class Model:
             elif isinstance(p.kernel, Separable):
                 _add_grid(native, p.kernel, p.shift)
         batches = {p.batch_shape for p in parts} - {torch.Size()}
-        symmetric = all(_is_symmetric(p.kernel) for p in parts)
+        symmetric = all(p.symmetric for p in parts)
         potts = all(_is_number(compat) for _, compat in terms)
         batch = batches.pop() if batches else torch.Size()
         return Model(terms, native, n, batch, dtype, symmetric, potts, [p.method for p in parts], learned)
@@ -131,46 +134,87 @@ class Model:
         return self.applied(x, unary, weights)
 
     def run(
-        self, x: Tensor | None, unary: Tensor, updates: Sequence[Update], settings: Settings = NUMBERS
+        self,
+        x: Tensor | None,
+        unary: Tensor,
+        updates: Sequence[Update],
+        settings: Settings = NUMBERS,
+        reads: list[int] | None = None,
+        tolerance: float | None = None,
     ) -> Tensor:
         """The point to which the updates lead from x, or from softmax(-unary) if x is None.
 
-        ``settings`` are tensors of which the updates have the values.
+        ``settings`` are tensors of which the updates have the values. ``reads``, a list, becomes the number
+        of pixels, of all images, of which each update read P x; it stays empty with gradients.
+        ``tolerance`` is as in ``call``: by default TOLERANCE for softmax in float32, else 0. A run with
+        gradients takes all its steps.
         """
         check_values(unary, self.n, self.batch_shape)
         weights = self._weights(unary)
-        learned = _learned(x, unary, weights)
-        partial = learned and any([u.step != 1 for u in updates])
-        if partial or (torch.is_grad_enabled() and (self.learned or settings.learned)):
-            start = softmax(unary, -1.0) if x is None else x
-            return run_step_by_step(self, updates, start, unary, settings, weights)
+        if reads is not None:
+            reads.clear()
+        watched = tolerance is not None and _alike(updates)
+        if tolerance is None:
+            soft = unary.dtype == torch.float32 and any(u.map == Map.SOFTMAX for u in updates[:1])
+            tolerance = TOLERANCE if soft else 0.0
+        given: list[Tensor] = []
+        if self.learned and torch.is_grad_enabled():
+            given = [t for operator, _ in self.terms for t in tables(operator)]
+        learned = _learned(x, unary, [*weights, *given]) or (torch.is_grad_enabled() and settings.learned)
         dual = any(u.lean != 0 or u.dual for u in updates)
         if x is None and dual:
             x = softmax(unary, -1.0)
 
         def go(x: Tensor | None, unary: Tensor, *, bounded: bool) -> tuple[Tensor, MessageBound]:
             if learned:
-                end, bound = _Run.apply(self, updates, bounded, x, unary, *weights)
+                end, bound = _Run.apply(self, updates, bounded, x, unary, *settings, *weights, *given)
                 return end, MessageBound(*bound.tolist())
             end = empty(unary.shape, unary.dtype)
             w = _first_dual(x, updates) if dual and x is not None else None
             start, x = (_softmax_start(end), unary) if x is None else (None, x)
             bound = MessageBound(0.0, 0.0)
-            for first in range(0, len(updates), _MOST_STEPS):
-                some = updates[first : first + _MOST_STEPS]
-                outs = [end] * len(some)
-                found = self.call(x, unary, weights, some, outs, start=start, dual=w, bounded=bounded)[1]
+            read: list[int] = []
+            for some, last in self._parts(updates, unary.shape[-1], watched=watched):
+                before = end.clone() if last else None
+                found = self.call(
+                    x, unary, weights, some, [end] * len(some), start=start, dual=w, bounded=bounded,
+                    reads=read, tolerance=tolerance,
+                )[1]  # fmt: skip
                 bound = MessageBound(*map(max, bound, found))
                 start, x = None, end
+                if before is not None and bool((end - before).abs().max() <= tolerance * some[0].step):
+                    read += [0] * (len(updates) - len(read))
+                    break
+            if reads is not None:
+                reads[:] = read
             return end, bound
 
-        lanes = self.native.lanes()
-        pruned = None if dual else prune(x, unary, weights, updates, exact=learned, lanes=lanes)
+        widths = {"lanes": self.native.lanes(), "row": self.native.row}
+        # The derivatives in a step size and in tables depend on every label.
+        whole = dual or bool(given) or (learned and settings.steps is not None)
+        pruned = None if whole else prune(x, unary, weights, updates, exact=learned, **widths)
         if pruned is not None:
             end, bound = go(pruned.x, pruned.unary, bounded=True)
             if pruned.holds(bound):
                 return pruned.all_labels(end)
         return go(x, unary, bounded=False)[0]
+
+    def _parts(
+        self, updates: Sequence[Update], labels: int, *, watched: bool
+    ) -> Iterator[tuple[Sequence[Update], bool]]:
+        """The updates of each native call; True for one after which a change is looked for.
+
+        Native code looks for it itself but for panels of labels.
+        """
+        if not watched or not self.potts or labels <= 4 * self.native.lanes():
+            for first in range(0, len(updates), _MOST_STEPS):
+                yield updates[first : first + _MOST_STEPS], False
+            return
+        for first in range(0, len(updates), _CHECKED):
+            some = updates[first : first + _CHECKED]
+            if len(some) > 1:
+                yield some[:-1], False
+            yield some[-1:], first + _CHECKED < len(updates)
 
     def _weights(self, x: Tensor) -> list[Tensor]:
         """The weight of each Potts term as a number, and of every other term its matrix."""
@@ -198,12 +242,22 @@ class Model:
         slopes: bool = False,
         bounded: bool = False,
         checked: bool = True,
+        goals: Sequence[Tensor | None] = (),
+        points: Sequence[Tensor] = (),
+        rates: Tensor | None = None,
+        reads: list[int] | None = None,
+        tolerance: float = 0.0,
     ) -> tuple[Tensor | None, MessageBound]:
         """Fill ``outs``, one update after the other, from x or from ``start``.
 
         ``total`` becomes the sum of all derivatives, the one of ``start`` included; the last update may then
-        do without an array of its own. Returns, with ``slopes``, the derivative of <other, P x> in each
-        weight, summed over the updates; and, if ``bounded``, the bound on the messages of Potts terms.
+        do without an array of its own. ``goals`` become p of the updates whose step is not 1. ``points`` are
+        by default the others. Returns, with ``slopes``, the derivative of <point, P x> in each weight, summed
+        over the updates; and, if ``bounded``, the bound on the messages of Potts terms. ``rates``, three
+        numbers for the start and each update, are described in csrc/steps/arguments.hpp. ``reads`` gets, for
+        each update, the number of pixels, of all images, of which P x was read. A pixel may stay where it is
+        if a full step would change no probability by more than ``tolerance``; when all pixels stay, the run
+        ends.
         """
         labels, terms = x.shape[-1], len(weights)
         flat = lambda t: None if t is None else t.detach().contiguous().view(-1, *x.shape[-2:])  # noqa: E731
@@ -211,14 +265,17 @@ class Model:
         # No matrix for Potts: with 70,000 labels it would take 20 GB.
         matrices = [w.detach().contiguous() if w.dim() else None for w in weights]
         found = x.new_zeros(terms, labels, labels, dtype=torch.float64) if slopes else None
-        begin = start and (start.map, start.scale, flat(start.other), flat(start.out))
-        finite, *bound = self.native.run(
+        begin = start and (start.map, start.scale, flat(start.other), flat(start.out), start.step)
+        finite, *bound, read = self.native.run(
             flat(x), begin, flat(unary), potts, matrices, np.array(updates, dtype=np.float64),
             [flat(t) for t in outs], [flat(t) for t in others], flat(total), flat(dual), found,
-            bounded, threads_for(40 * terms * x.numel()),
+            bounded, goals=[flat(t) for t in goals], points=[flat(t) for t in points], rates=rates,
+            threads=threads_for(40 * terms * x.numel()), tolerance=tolerance,
         )  # fmt: skip
         if checked and not finite:
             check_finite(x, "x")
+        if reads is not None:
+            reads += read
         return found, MessageBound(*bound)
 
     def term_by_term(self, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
@@ -264,10 +321,16 @@ class _Apply(torch.autograd.Function):
 
 
 class _Run(torch.autograd.Function):
-    """Full steps x_{k+1} = map(scale (P x_k + u)), all of them, and the bound on their messages.
+    """Steps x_{k+1} = x_k + a_k (p_k - x_k) to p_k = map(scale (P x_k + u)), all of them, and their bound.
 
-    From softmax(-u) if x is None. The backward pass is one native call too: with J_k the derivative of the
-    map of step k, d_k = scale J_k g_{k+1} is its part of the unary's gradient, and g_k = P d_k.
+    From softmax(-u) if x is None. The backward pass is one native call too. With J_k the derivative of the
+    map at step k and g_k the gradient in x_k, d_k = a_k scale J_k g_{k+1} is the gradient in the unary, and
+    g_k = (1 - a_k) g_{k+1} + P d_k; the dual variable is g, unless all steps are 1. The gradient in a_k is
+    <g_{k+1}, p_k - x_k>, and in lambda <d_k, v_k> with v_k the argument of the map. Rows of d_k sum to 0, so
+    that v_k may be replaced by log p_k of a softmax, and by p_k of a projection. The gradient in a table of a
+    kernel is the sum over steps of the derivative of <d_k, P x_k>.
+
+    ``rest`` are the weights, and the tables of the kernels where they are learned.
     """
 
     @staticmethod
@@ -278,189 +341,152 @@ class _Run(torch.autograd.Function):
         bounded: bool,
         x: Tensor | None,
         unary: Tensor,
-        *weights: Tensor,
+        weight: Tensor | None,
+        steps: Tensor | None,
+        *rest: Tensor,
     ) -> tuple[Tensor, Tensor]:
         ctx.model, ctx.updates, ctx.from_unary = model, updates, x is None
+        ctx.given, weights = len(rest), rest[: len(model.terms)]
         first, *points = empty_like(unary, len(updates) + 1)
+        ctx.partial = any([u.step != 1 for u in updates])
+        goals = []
+        if ctx.partial:
+            goals = [None if u.step == 1 else empty(unary.shape, unary.dtype) for u in updates]
         start, begin = (_softmax_start(first), first) if x is None else (None, x)
         _, bound = model.call(
-            unary if x is None else x, unary, weights, updates, points, start=start, bounded=bounded
-        )
-        ctx.save_for_backward(begin, unary, *weights, *points)
+            unary if x is None else x, unary, weights, updates, points, start=start, bounded=bounded,
+            goals=goals,
+        )  # fmt: skip
+        ctx.save_for_backward(begin, unary, weight, steps, *rest, *points, *goals)
         found = torch.tensor(bound, dtype=torch.float64, device="cpu")
         ctx.mark_non_differentiable(found)
         return points[-1], found
 
     @staticmethod
     def backward(ctx: Any, g: Tensor, _: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
-        model, updates, terms = ctx.model, ctx.updates, len(ctx.model.terms)
-        x, unary, *saved = ctx.saved_tensors
-        weights, points = saved[:terms], [x, *saved[terms:]]
+        model, updates, needs = ctx.model, ctx.updates, ctx.needs_input_grad
+        x, unary, weight, steps, *saved = ctx.saved_tensors
+        terms, count, given = len(model.terms), len(updates), ctx.given
+        rest, points = saved[:given], [x, *saved[given : given + count]]
+        weights = rest[:terms]
+        goals = points[1:]
+        if ctx.partial:
+            goals = [end if p is None else p for p, end in zip(saved[-count:], goals, strict=True)]
         if torch.is_grad_enabled():
-            x = None if ctx.from_unary else x
-            return None, None, None, *_again(model, updates, x, unary, weights, g, ctx.needs_input_grad[3:])
-        d, of_unary = empty_like(g, 2)
+            start, settings = None if ctx.from_unary else x, Settings(weight, steps)
+            found = _steps_again(model, updates, start, unary, settings, rest, g, needs[3:])
+            return None, None, None, *found
+        in_tables = any(needs[7 + terms :])
+        of_unary, *ds = empty_like(g, max(1, count - 1) if in_tables else 2)
+        # d_k of step k; one array if tables do not read them. The first to be freed go back to the system.
+        ds = ds if in_tables else ds * count
+        ds += [torch.empty(g.shape, dtype=g.dtype, device="cpu") for _ in range(count - len(ds))]
+        of_x = None if ctx.from_unary else empty(g.shape, g.dtype) if in_tables else ds[0]
+        dual = empty(g.shape, g.dtype) if ctx.partial else None
+        rates = g.new_zeros(count + 1, 3, dtype=torch.float64) if needs[5] or needs[6] else None
         # From the last step back to the first, and then the gradient at the start, or through it.
-        last, *back = [Update(DERIVATIVE[u.map], u.scale) for u in updates[::-1]]
-        end = Update(Map.SOFTMAX_DERIVATIVE, -1.0) if ctx.from_unary else APPLY
+        last, *back = _derivatives(updates, ctx.from_unary, after=ctx.partial or rates is not None)
         slopes, _ = model.call(
-            g, None, weights, [*back, end], [*([d] * len(back)), None if ctx.from_unary else d],
-            points[-2::-1], of_unary, start=Start(last.map, last.scale, points[-1], d),
-            slopes=any(ctx.needs_input_grad[5:]), checked=False,
+            g, None, weights, back, [*ds[-2::-1], of_x], [*goals[-2::-1], x], of_unary,
+            start=Start(last.map, last.scale, goals[-1], ds[-1], last.step),
+            dual=dual, slopes=any(needs[7 : 7 + terms]), checked=False,
+            points=points[-2::-1] if ctx.partial else (), rates=rates,
         )  # fmt: skip
-        of_x = None if ctx.from_unary else d
-        return None, None, None, of_x, of_unary, *_slopes(slopes, weights, ctx.needs_input_grad[5:])
+        of_weight = of_steps = None
+        if rates is not None and needs[5]:
+            of_weight = rates[:-1, 2].sum().to(weight)
+        if rates is not None and needs[6]:
+            of_steps = (rates[:-1, 0] - rates[:-1, 1]).flip(0).to(steps)
+        del dual
+        of_tables: list[Tensor | None] = [None] * (given - terms)
+        if in_tables:
+            of_tables = _of_tables(model, rest, needs[7 + terms :], points[:-1], ds)
+        found = _slopes(slopes, weights, needs[7 : 7 + terms])
+        return None, None, None, of_x, of_unary, of_weight, of_steps, *found, *of_tables
 
 
-def run_step_by_step(
-    model: Model,
-    updates: Sequence[Update],
-    x: Tensor,
-    unary: Tensor,
-    settings: Settings,
-    weights: Sequence[Tensor],
-) -> Tensor:
-    """The point to which the updates lead from x, with derivatives in settings and in tables of kernels."""
-    given = [t for operator, _ in model.terms for t in tables(operator)]
-    return _Steps.apply(model, updates, x, unary, *settings, *weights, *given)  # type: ignore[return-value]
+def _derivatives(updates: Sequence[Update], from_unary: bool, *, after: bool) -> list[Update]:
+    """The derivatives of the updates from the last to the first, and the way to the start or through it.
 
-
-class _Steps(torch.autograd.Function):
-    """Steps x_{k+1} = x_k + a_k (p_k - x_k) to p_k = map(scale (P x_k + u)), a native call each.
-
-    With J_k the derivative of the map at step k and g_k the gradient in x_k, d_k = a_k scale J_k g_{k+1} is
-    the gradient in the unary, and g_k = (1 - a_k) g_{k+1} + P d_k. The gradient in a_k is
-    <g_{k+1}, p_k - x_k>, and in lambda <d_k, v_k> with v_k the argument of the map. Rows of d_k sum to 0, so
-    that v_k may be replaced by log p_k of a softmax, and by p_k of a projection.
+    With ``after`` their scale follows the derivative of the map, whose argument is the gradient in x then. If
+    a step is not 1, that gradient is a dual variable.
     """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        model: Model,
-        updates: Sequence[Update],
-        x: Tensor,
-        unary: Tensor,
-        weight: Tensor | None,
-        steps: Tensor | None,
-        *rest: Tensor,
-    ) -> Tensor:
-        weights = rest[: len(model.terms)]
-        points, goals = [x], []
-        for u in updates:
-            p = empty(unary.shape, unary.dtype)
-            model.call(points[-1], unary, weights, [u._replace(step=1.0)], [p])
-            goals.append(p)
-            points.append(p if u.step == 1 else torch.lerp(points[-1], p, u.step))
-        ctx.model, ctx.updates = model, updates
-        ctx.save_for_backward(unary, weight, steps, *points[:-1], *goals, *rest)
-        return points[-1]
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
-        model, updates, count = ctx.model, ctx.updates, len(ctx.updates)
-        unary, weight, steps, *saved = ctx.saved_tensors
-        points, goals, rest = saved[:count], saved[count : 2 * count], saved[2 * count :]
-        terms = len(model.terms)
-        weights, needs = rest[:terms], ctx.needs_input_grad
-        if torch.is_grad_enabled():
-            settings = Settings(weight, steps)
-            found = _steps_again(model, updates, points[0], unary, settings, rest, g, needs[2:])
-            return None, None, *found
-        of_unary, of_weight = torch.zeros_like(unary), g.new_zeros((), dtype=torch.float64)
-        of_steps = g.new_zeros(count, dtype=torch.float64)
-        of_matrices = g.new_zeros(terms, *[unary.shape[-1]] * 2, dtype=torch.float64)
-        of_tables = [torch.zeros_like(t) for t in rest[terms:]]
-        d, back = empty_like(g, 2)
-        for k in reversed(range(count)):
-            u, x, p = updates[k], points[k], goals[k]
-            if needs[5]:
-                of_steps[k] = _total(g, p - x)
-            begin = Start(DERIVATIVE[u.map], u.step * u.scale, p, d)
-            learned = any(needs[6 : 6 + terms])
-            found, _ = model.call(
-                g, None, weights, [APPLY], [back], [x] if learned else [], start=begin, slopes=learned,
-                checked=False,
-            )  # fmt: skip
-            of_unary += d
-            if found is not None:
-                of_matrices += found
-            if needs[4]:
-                v = p.clamp(min=torch.finfo(p.dtype).tiny).log() if u.map == Map.SOFTMAX else p
-                of_weight += _total(d, v)
-            _add_slopes(of_tables, model, rest, needs[6 + terms :], x, d)
-            g = back.clone() if u.step == 1 else torch.add(back, g, alpha=1 - u.step)
-        return (
-            None, None, g if needs[2] else None, of_unary if needs[3] else None,
-            of_weight.to(weight) if needs[4] else None, of_steps.to(steps) if needs[5] else None,
-            *_slopes(of_matrices, weights, needs[6 : 6 + terms]),
-            *(t if need else None for t, need in zip(of_tables, needs[6 + terms :], strict=True)),
-        )  # fmt: skip
+    end = Update(Map.SOFTMAX_DERIVATIVE, -1.0) if from_unary else APPLY
+    found = [*[Update(DERIVATIVE[u.map], u.scale) for u in updates[::-1]], end]
+    if not after:
+        return found
+    rates = [*(u.step * u.scale for u in updates[::-1]), end.scale]
+    kept = [0.0, *(1 - u.step for u in updates[::-1])]
+    dual = Dual.GRADIENT if any(kept) else Dual.NONE
+    return [
+        u._replace(scale=1.0, step=rate, lean=keep, dual=dual)
+        for u, rate, keep in zip(found, rates, kept, strict=True)
+    ]
 
 
-def _add_slopes(
-    totals: Sequence[Tensor],
+def _of_tables(
     model: Model,
     rest: Sequence[Tensor],
     needs: Sequence[bool],
-    x: Tensor,
-    d: Tensor,
-) -> None:
-    """Add the derivatives of <d, P x> in the tables of kernels that need derivatives."""
-    terms, first = len(model.terms), 0
-    for (operator, _), w in zip(model.terms, rest[:terms], strict=False):
-        last = first + len(tables(operator))
-        if any(needs[first:last]):
-            g = matmul(d, w) if w.dim() else Potts(w).apply(d)
-            each = slopes(operator, rest[terms + first : terms + last], x, g)
-            for total, slope in zip(totals[first:last], each, strict=True):
-                total += slope
-        first = last
+    points: Sequence[Tensor],
+    ds: list[Tensor],
+) -> list[Tensor | None]:
+    """The derivatives of the sum over steps of <d, P x> in the tables of kernels that need them.
+
+    Empties the list ``ds``, whose arrays are large.
+    """
+    weights, first = [w.detach() for w in rest[: len(model.terms)]], 0
+    each: list[Slopes | None] = []
+    for (operator, _), w in zip(model.terms, weights, strict=True):
+        own = slice(first, first + len(tables(operator)))
+        given, first = rest[len(weights) :][own], own.stop
+        each.append(slopes(operator, given, w if w.dim() else None) if any(needs[own]) else None)
+    alike = [one for one, w in zip(each, weights, strict=True) if w.dim() == 0]
+    lattices = [one for one in alike if isinstance(one, LatticeSlopes)]
+    for one in alike:
+        if lattices and isinstance(one, ShiftedSlopes):
+            one.alike = lattices[0]
+    for x in reversed(points):
+        d = ds.pop()
+        for one in each:
+            if one is not None:
+                one.add(x, d)
+    found: list[Tensor | None] = []
+    for (operator, _), one, w in zip(model.terms, each, weights, strict=True):
+        if one is None:
+            found += [None] * len(tables(operator))
+        else:
+            # Rows of d sum to 0, so that Potts multiplies them by -w.
+            found += one.found() if w.dim() else [t * -w.to(t) for t in one.found()]
+    return found
 
 
 def _steps_again(
     model: Model,
     updates: Sequence[Update],
-    x: Tensor,
+    x: Tensor | None,
     unary: Tensor,
     settings: Settings,
     rest: Sequence[Tensor],
     g: Tensor,
     needed: Sequence[bool],
 ) -> list[Tensor | None]:
-    """The gradients of ``_Steps``, differentiable, by operations that autograd sees through."""
-    y = x
+    """The gradients of a run, differentiable, by operations that autograd sees through.
+
+    ``rest`` are the weights, and the tables of kernels where these are learned.
+    """
+    y = softmax(unary, -1.0) if x is None else x
     for k, u in enumerate(updates):
-        v = model.term_by_term(y, rest[: len(model.terms)]) + unary
+        if len(rest) > len(model.terms):
+            v = model.term_by_term(y, rest[: len(model.terms)]) + unary
+        else:
+            v = _Apply.apply(model, y, unary, *rest)
         scaled = u.scale * v if settings.weight is None else v * (-1 / settings.weight.to(v))
         p = _ORACLES[u.map](scaled, 1.0)
         y = torch.lerp(y, p, u.step if settings.steps is None else settings.steps[k].to(y))
     given = (x, unary, *settings, *rest)
     inputs = [t for t, need in zip(given, needed, strict=True) if need and t is not None]
     found = iter(torch.autograd.grad(y, inputs, g, create_graph=True, allow_unused=True))
-    return [next(found) if need else None for need in needed]
-
-
-def _total(a: Tensor, b: Tensor) -> Tensor:
-    """<a, b> over all entries, in float64."""
-    return (a * b).sum(-1).sum(dtype=torch.float64)
-
-
-def _again(
-    model: Model,
-    updates: Sequence[Update],
-    x: Tensor | None,
-    unary: Tensor,
-    weights: Sequence[Tensor],
-    g: Tensor,
-    needed: Sequence[bool],
-) -> list[Tensor | None]:
-    """The gradients, differentiable, by steps that autograd sees through."""
-    y = softmax(unary, -1.0) if x is None else x
-    for u in updates:
-        y = _ORACLES[u.map](_Apply.apply(model, y, unary, *weights), u.scale)
-    inputs = [t for t, need in zip((x, unary, *weights), needed, strict=True) if need and t is not None]
-    found = iter(torch.autograd.grad(y, inputs, g, create_graph=True))
     return [next(found) if need else None for need in needed]
 
 
@@ -474,6 +500,12 @@ def _slopes(slopes: Tensor | None, weights: Sequence[Tensor], needed: Sequence[b
 def _learned(x: Tensor | None, unary: Tensor | None, weights: Sequence[Tensor]) -> bool:
     """True if autograd records derivatives in the point, the unary or a weight."""
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, unary, *weights))
+
+
+def _alike(updates: Sequence[Update]) -> bool:
+    """True for updates that differ in their step sizes only, and have no dual variable."""
+    first = updates[0]._replace(step=1.0)
+    return not first.dual and first.lean == 0 and all(u._replace(step=1.0) == first for u in updates)
 
 
 def _softmax_start(out: Tensor) -> Start:
@@ -492,12 +524,6 @@ def _first_dual(x: Tensor, updates: Sequence[Update]) -> Tensor:
 def _is_number(compat: Compatibility) -> bool:
     """True for Potts with one weight for all labels."""
     return isinstance(compat, Potts) and compat.weight.dim() == 0
-
-
-def _is_symmetric(K: Operator) -> bool:
-    if isinstance(K, Lattice):
-        return K.slice is K.splat and K.blur == "symmetric"
-    return isinstance(K, Separable) and K.left is K.right
 
 
 def _add_lattice(native: Any, K: Lattice) -> None:

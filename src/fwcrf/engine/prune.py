@@ -15,7 +15,7 @@ should receive its share, so its probability p is off by at most |scale| y p.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -53,12 +53,15 @@ def prune(
     *,
     exact: bool,
     lanes: int,
+    row: Callable[[int], int],
 ) -> Dropped | Merged | None:
-    """The problem with fewer labels; None if it would not take fewer vectors of ``lanes`` labels.
+    """The problem with fewer labels; None if its rows would not be shorter.
+
+    ``row`` returns the length of a row of labels in native code, whose vectors have ``lanes`` lanes.
 
     The run starts at x, or at softmax(-unary) if x is None. ``exact``, for gradients, merges no labels.
     """
-    if not may_prune(unary, weights, updates, exact=exact, lanes=lanes):
+    if not may_prune(unary, weights, updates, exact=exact, fewest=max(lanes, row(1) + 1)):
         return None
     usual = USUAL * sum(float(w.detach()) for w in weights)
     merging = updates[0].map == Map.SOFTMAX
@@ -75,22 +78,25 @@ def prune(
         else:
             out = _gets_nothing(gap, most, near, usual)
             left = int((~out).sum())
-        if -(-left // lanes) == -(-labels // lanes):
+        if row(left) == row(labels):
             return None
     if not merging:
         return Dropped.of(x, unary, out, gap, most, near)
     # As many labels stay single as there is room for.
-    return Merged.of(x, unary, order[labels - -(-left // lanes) * lanes + 1 :].sort().values, scale)
+    return Merged.of(x, unary, order[labels - row(left) + 1 :].sort().values, scale)
 
 
 def may_prune(
-    unary: Tensor, weights: Sequence[Tensor], updates: Sequence[Update], *, exact: bool, lanes: int
+    unary: Tensor, weights: Sequence[Tensor], updates: Sequence[Update], *, exact: bool, fewest: int
 ) -> bool:
-    """True if the updates allow for fewer labels, and the arrays are large enough for the search to pay."""
+    """True if the updates allow for fewer labels, and the arrays are large enough for the search to pay.
+
+    ``fewest`` labels and pixels are needed.
+    """
     if len(updates) <= 2 or unary.numel() < LARGE:
         return False
     first, maps = updates[0], {u.map for u in updates}
-    if min(unary.shape[-1], unary.numel() // unary.shape[-1]) <= lanes or first.step != 1:
+    if min(unary.shape[-1], unary.numel() // unary.shape[-1]) < fewest or first.step != 1:
         return False
     if any(u.keep != 0 or u.scale >= 0 or u.unary != 1 or u.lean != 0 or u.dual for u in updates):
         return False

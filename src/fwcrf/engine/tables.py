@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from fwcrf.engine.coarse import CoarseSums
 from fwcrf.kernels.lattice import Lattice
 from fwcrf.kernels.operator import Operator, Shifted
 from fwcrf.kernels.separable import Separable
+from fwcrf.torch_ops.lattice import add_row_products
+
+_TOGETHER = 8  # labels whose filtered values are in memory at the same time
 
 
 def tables(operator: Operator) -> list[Tensor]:
@@ -24,24 +29,123 @@ def tables(operator: Operator) -> list[Tensor]:
     return []
 
 
-def slopes(operator: Operator, given: Sequence[Tensor], x: Tensor, g: Tensor) -> list[Tensor]:
-    """The derivative of <g, K x> in each of the tables ``given``, which replace the operator's own."""
+class Slopes(Protocol):
+    """The sum over steps of the derivatives of <g, K x M> in the tables of a kernel, M symmetric."""
+
+    def add(self, x: Tensor, g: Tensor) -> None: ...
+
+    def found(self) -> list[Tensor]: ...
+
+
+def slopes(operator: Operator, given: Sequence[Tensor], matrix: Tensor | None = None) -> Slopes:
+    """An empty sum of derivatives in the tables ``given``, which replace the operator's own.
+
+    ``matrix`` is M, by default the identity.
+    """
     if isinstance(operator, Lattice):
-        return _with_tables(operator, given).slopes(x, g)  # type: ignore[attr-defined]
+        return LatticeSlopes(operator, given, matrix)
     if isinstance(operator, Shifted):
-        of_shift = (g * x).sum(-1).view(-1, *given[-1].shape).sum(0)
-        return [*slopes(operator.inner, given[:-1], x, g), of_shift]
-    with torch.enable_grad():
-        leaves = [t.detach().requires_grad_() for t in given]
-        return list(torch.autograd.grad(_with_tables(operator, leaves).apply(x), leaves, g))
+        return ShiftedSlopes(slopes(operator.inner, given[:-1], matrix), given[-1], matrix)
+    if not isinstance(operator, Separable):
+        raise TypeError(f"{type(operator).__name__} has no tables; expected Lattice or Separable.")
+    kind = CoarseSlopes if operator.coarse is not None else TapSlopes
+    return kind(operator, given, matrix)
+
+
+class LatticeSlopes:
+    """Of the weights and the shift."""
+
+    def __init__(self, operator: Lattice, given: Sequence[Tensor], matrix: Tensor | None) -> None:
+        self.operator: Lattice = _with_tables(operator, given)  # type: ignore[assignment]
+        self.matrix = matrix
+        self.splat: Tensor = torch.zeros_like(given[0])
+        self.products: Tensor = torch.zeros_like(given[0][..., 0])
+
+    def add(self, x: Tensor, g: Tensor) -> None:
+        self.operator.add_slopes(x, g, self.matrix, self.splat, self.products)
+
+    def found(self) -> list[Tensor]:
+        return [self.splat] if self.operator.shift is None else [self.splat, self.products]
+
+
+class ShiftedSlopes:
+    """Of the tables of a kernel, and of what is added to its diagonal."""
+
+    def __init__(self, inner: Slopes, shift: Tensor, matrix: Tensor | None) -> None:
+        self.inner: Slopes = inner
+        self.matrix: Tensor | None = matrix
+        self.shift: Tensor = torch.zeros_like(shift)
+        self.alike: LatticeSlopes | None = None  # adds up the same products of points
+
+    def add(self, x: Tensor, g: Tensor) -> None:
+        self.inner.add(x, g)
+        if self.alike is None:
+            add_row_products(x, g, self.matrix, self.shift)
+
+    def found(self) -> list[Tensor]:
+        if self.alike is not None:
+            # The sum over images, which share the shift if it has no batch.
+            self.shift = self.alike.products.view(-1, *self.shift.shape).sum(0)
+        return [*self.inner.found(), self.shift]
+
+
+class TapSlopes:
+    """Of the taps and the factors of each axis, by a filter with all taps."""
+
+    def __init__(self, operator: Separable, given: Sequence[Tensor], matrix: Tensor | None) -> None:
+        self.operator: Separable = operator
+        self.matrix: Tensor | None = matrix
+        self.leaves: list[Tensor] = [t.detach().requires_grad_() for t in given]
+        self.totals: list[Tensor] = [torch.zeros_like(t) for t in given]
+
+    def add(self, x: Tensor, g: Tensor) -> None:
+        g = g if self.matrix is None else g @ self.matrix
+        # Sums over labels: some at a time take less memory.
+        for some, others in zip(x.split(_TOGETHER, -1), g.split(_TOGETHER, -1), strict=True):
+            with torch.enable_grad():
+                filtered = _with_tables(self.operator, self.leaves).apply(some.contiguous())
+                each = torch.autograd.grad(filtered, self.leaves, others)
+            for total, slope in zip(self.totals, each, strict=True):
+                total += slope
+
+    def found(self) -> list[Tensor]:
+        return self.totals
+
+
+class CoarseSlopes:
+    """Of the taps and the factors of each axis, by the coarse grid on which the engine applies the kernel."""
+
+    def __init__(self, operator: Separable, given: Sequence[Tensor], matrix: Tensor | None) -> None:
+        assert operator.coarse is not None
+        self.axes: int = len(operator.taps)
+        self.given = given
+        self.sums: CoarseSums = CoarseSums(operator.shape, operator.coarse, matrix)
+
+    def add(self, x: Tensor, g: Tensor) -> None:
+        self.sums.add(x, g)
+
+    def found(self) -> list[Tensor]:
+        taps, left = self.given[: self.axes], self.given[self.axes :]
+        of_taps, of_left = [], []
+        for axis, of_matrix in enumerate(self.sums.found()):
+            # The matrix of an axis is left_i taps_|i-j| left_j.
+            t, size = taps[axis], len(of_matrix)
+            s = left[axis] if left else t.new_ones(size)
+            weighted = s[:, None] * of_matrix * s
+            sums = [sum(weighted.diagonal(k).sum() for k in {-k, k}) for k in range(len(t))]
+            of_taps.append(torch.stack(sums))  # type: ignore[arg-type]
+            if left:
+                line = torch.nn.functional.pad(t, (0, size - len(t)))
+                kernel = torch.cat([line.flip(0), line[1:]]).unfold(0, size, 1).flip(0)
+                of_left.append((of_matrix + of_matrix.mT) * kernel @ s)
+        return [*of_taps, *of_left]
 
 
 def _with_tables(operator: Operator, given: Sequence[Tensor]) -> Operator:
     if isinstance(operator, Lattice):
         shift = given[1] if operator.shift is not None else None
         return replace(operator, splat=given[0], slice=given[0], shift=shift, _minus=[])
-    if not isinstance(operator, Separable):
-        raise TypeError(f"{type(operator).__name__} has no tables; expected Lattice or Separable.")
+    assert isinstance(operator, Separable)
     axes = len(operator.taps)
     factors = tuple(given[axes:]) or None
     return replace(operator, taps=tuple(given[:axes]), left=factors, right=factors)

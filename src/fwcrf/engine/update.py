@@ -28,17 +28,20 @@ class Dual(IntEnum):
     """Rules for the dual variable w, in the order of the native core.
 
     LOGITS start as log x and become v, up to a constant per row. MULTIPLIERS start as 0 and become w + x - p.
+    The GRADIENT of a backward pass becomes v.
     """
 
     NONE = 0
     LOGITS = 1
     MULTIPLIERS = 2
+    GRADIENT = 3
 
 
 class Update(NamedTuple):
     """x <- x + step (p - x) with p = map(v) and v = scale (P x + unary u) + keep x + lean w, row by row.
 
-    w is the dual variable of solvers that have one. The native core reads the fields in this order.
+    w is the dual variable of solvers that have one. A derivative is step times the map's derivative times v.
+    The native core reads the fields in this order.
     """
 
     map: Map
@@ -70,11 +73,15 @@ DERIVATIVE = {Map.SOFTMAX: Map.SOFTMAX_DERIVATIVE, Map.PROJECT: Map.PROJECT_DERI
 
 
 class Start(NamedTuple):
-    """Optional first operation: out = map(scale x), or the map's derivative at ``other`` times scale x."""
+    """Optional first operation: out = map(scale x), or step times the derivative at ``other`` times scale x.
+
+    With a derivative, scale x is also the dual variable of the first update.
+    """
 
     map: Map
     scale: float
     other: Tensor | None
     out: Tensor
+    step: float = 1.0
 
     __repr__ = in_one_line

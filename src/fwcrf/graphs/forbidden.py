@@ -18,7 +18,7 @@ def finite_tables(tables: Tensor, unary: Tensor) -> Tensor:
     if infinite is None:
         return tables
     low, spread = _range(tables.flatten(-2))
-    penalty = 1 + _unary_spread(unary) + spread.sum(-1).amax()
+    penalty = _above(_unary_spread(unary) + spread.sum(-1).amax())
     return torch.where(infinite, low[..., None, None] + penalty, tables)
 
 
@@ -35,7 +35,7 @@ def finite_matrix(matrix: Tensor, weight: Tensor, num_edges: int, unary: Tensor)
         )
     low, spread = _range(matrix.flatten(-2))
     total = weight.detach().expand(*weight.shape[:-1], num_edges).sum(-1).amax()
-    penalty = (1 + _unary_spread(unary) + total * spread.amax()) / least
+    penalty = _above(_unary_spread(unary) + total * spread.amax()) / least
     return torch.where(infinite, low[..., None, None] + penalty, matrix)
 
 
@@ -50,6 +50,11 @@ def _infinite(costs: Tensor, name: str) -> Tensor | None:
         )
     infinite = costs == torch.inf
     return infinite if bool(infinite.any()) else None
+
+
+def _above(savings: Tensor) -> Tensor:
+    """Twice the savings; 1 if there are none. Numbers of the savings' size are exact to the same digit."""
+    return torch.where(savings > 0, 2 * savings, 1.0)
 
 
 def _unary_spread(unary: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fwcrf.graphs.adjacency import MOST
+from fwcrf.torch_ops.adjacency import MOST
 from fwcrf.torch_ops.native import as_tensor, with_memory_errors
 from fwcrf.torch_ops.printed import in_one_line
 

@@ -14,7 +14,7 @@ from fwcrf import rounding as roundings
 from fwcrf.energy import Energy
 from fwcrf.graphs.mrf import GraphSolution, SparseMRF
 from fwcrf.lp.relaxation import Relaxation, relax
-from fwcrf.lp.solvers import LinearSolver
+from fwcrf.lp.solvers import EntropicRelaxation, LinearSolver
 from fwcrf.solvers.minimize import minimize
 from fwcrf.torch_ops.native import kept_property
 
@@ -51,8 +51,14 @@ def solve(
 ) -> LinearSolution:
     """The solution after steps on the relaxation of a model. ``x0`` and ``callback`` have rows of nodes."""
     E = model.energy()
-    R = relax(E.unary, model.edges, model.tables())
+    R = relax(E.unary, model.edges, E.pairwise.double().tables())  # type: ignore[attr-defined]
     rounding = partial(_better, rounding)
+    near = isinstance(solver, EntropicRelaxation) and not solver.polytope(R).is_exact
+    if near and tol is not None:
+        raise ValueError(
+            f"tol={tol} with linear programs by messages, which find no gap; expected None, or "
+            "oracle='program'."
+        )
 
     def round_rows(_: Energy, x: Tensor) -> Tensor:
         return R.rows(rounding(E, R.nodes(x).to(model.unary.dtype)))
@@ -80,7 +86,7 @@ def solve(
         solver,
         R,
         x,
-        engine=found.engine,
+        engine=f"{found.engine}; linear programs by messages" if near else found.engine,
     )
 
 

@@ -13,14 +13,16 @@ from torch import Tensor
 from fwcrf import rounding as roundings
 from fwcrf import solvers
 from fwcrf.energy import Energy
-from fwcrf.graphs.adjacency import Adjacency, adjacency
 from fwcrf.graphs.forbidden import finite_matrix, finite_tables
 from fwcrf.graphs.operator import SharedEdges, Sparse, TableEdges
 from fwcrf.graphs.potentials import Full, Potential, Tables, potential, read_tables, read_weight
+from fwcrf.graphs.search import PROOF, Progress
 from fwcrf.inputs.numbers import whole
 from fwcrf.lp.solvers import LinearSolver
+from fwcrf.lp.trees import ChainBundle, SequentialTrees
 from fwcrf.solvers.solution import Solution
 from fwcrf.solvers.solver import Solver
+from fwcrf.torch_ops.adjacency import Adjacency, adjacency
 from fwcrf.torch_ops.magnitudes import WEIGHT, bounded, is_large, refuse_weight
 from fwcrf.torch_ops.native import (
     as_int64,
@@ -54,10 +56,18 @@ class SparseMRF:
     pairwise: Potential
     constant: float = 0.0
     cardinalities: Tensor | None = None  # (n,): number of labels per node; None: L
+    auxiliary: int = 0  # nodes at the end that are no variables of a file
 
     @with_memory_errors
     def __init__(
-        self, unary: Any, edges: Any, pairwise: Any, *, constant: float = 0.0, cardinalities: Any = None
+        self,
+        unary: Any,
+        edges: Any,
+        pairwise: Any,
+        *,
+        constant: float = 0.0,
+        cardinalities: Any = None,
+        auxiliary: int = 0,
     ) -> None:
         u = as_tensor(unary)
         if u.dtype not in (torch.float32, torch.float64):
@@ -83,6 +93,7 @@ class SparseMRF:
             "pairwise": costs,
             "constant": float(constant),
             "cardinalities": sizes,
+            "auxiliary": whole(auxiliary, "auxiliary", 0, f"0 to {u.shape[-2] - 1}"),
             "_given": given,
             "_energy": Energy(_finite(given, u), u),
         }
@@ -144,11 +155,14 @@ class SparseMRF:
     @with_memory_errors
     def solve(
         self,
-        solver: str | Solver = "l2fw",
-        num_steps: int = 50,
-        rounding: str | roundings.Rounding = "bcd",
+        solver: str | Solver | None = None,
+        num_steps: int | None = None,
+        rounding: str | roundings.Rounding | None = None,
         *,
-        restarts: int = 0,
+        time_limit: float | None = None,
+        progress: Callable[[Progress], None] | None = None,
+        certify: bool = False,
+        restarts: int | None = None,
         seed: int = 0,
         x0: Tensor | None = None,
         trace: bool = False,
@@ -156,31 +170,76 @@ class SparseMRF:
         callback: Callable[[int, Tensor], None] | None = None,
         **settings: Any,
     ) -> GraphSolution:
-        """Labels of low energy: ``num_steps`` steps of a solver, then rounding.
+        """Labels of low energy, with a lower bound.
 
-        ``settings`` are arguments of a solver given by name (``weight=``, ``step=``, ...). ``trace``,
-        ``tol``, ``x0`` and ``callback`` are as in ``fwcrf.minimize``. With ``rounding="bcd"`` no change of
-        one node's label lowers the energy; then ``restarts`` local searches start from randomly changed
-        labels, reproducible by ``seed``. The solvers ``lp-...`` return a
-        ``fwcrf.graphs.LinearSolution``, with a lower bound on the energy and probabilities of edges.
+        Without a solver (or with ``"auto"``) the labels are optimal where an exact method is quick: a maximum
+        flow for two labels and submodular costs, dynamic programming on forests, elimination on graphs of
+        small treewidth. Otherwise TRW-S gives a bound and labels, and several moves improve the labels, for
+        at most ``time_limit`` seconds (3), or until no move gains. ``bound`` and ``proven`` tell how good
+        they are. ``progress`` is called with a ``fwcrf.graphs.Progress`` when a method finds better labels or
+        a better bound. An interrupt (Ctrl-C) ends the search and returns the best labels so far. With
+        ``certify``, for two labels, cycle cuts then raise the bound of unproven labels, for as long as it
+        takes, or for ``time_limit`` seconds more.
+
+        With a solver: ``num_steps`` steps (50), then ``rounding`` ("bcd"). ``settings`` are arguments of a
+        solver given by name (``weight=``, ``step=``, ...). ``trace``, ``tol``, ``x0`` and ``callback`` are as
+        in ``fwcrf.minimize``. With ``rounding="bcd"`` no change of one node's label lowers the energy; then
+        ``restarts`` local searches start from randomly changed labels, reproducible by ``seed``. Any of these
+        arguments without a solver means ``solver="l2fw"``. The solvers ``lp-...`` have a lower bound; all but
+        ``lp-trws`` and ``lp-bundle`` return a ``fwcrf.graphs.LinearSolution``, with probabilities of edges.
         """
-        restarts = whole(restarts, "restarts", 0, "0 or more")
+        from fwcrf.graphs import best, linear, trees  # these import this module
+
+        stepwise = {
+            "num_steps": num_steps, "rounding": rounding, "restarts": restarts, "x0": x0, "tol": tol,
+            "callback": callback, "trace": trace or None, **settings,
+        }  # fmt: skip
+        given = [name for name, value in stepwise.items() if value is not None]
+        if solver == "auto" or (solver is None and not given):
+            if given:
+                raise TypeError(f"{', '.join(given)} with solver='auto'; expected a solver with steps.")
+            limit = 3.0 if time_limit is None else time_limit
+            if not (isinstance(limit, float | int) and limit >= 0):
+                raise ValueError(f"time_limit={time_limit!r}; expected a number of seconds, 0 or more.")
+            if certify and self.num_labels != 2:
+                raise ValueError(
+                    f"certify=True with {self.num_labels} labels; expected a model with 2 labels."
+                )
+            cuts = (float("inf") if time_limit is None else float(limit)) if certify else 0.0
+            return best.solve(self, time_limit=float(limit), seed=seed, progress=progress, certificate=cuts)
+        if time_limit is not None or progress is not None or certify:
+            name = (
+                "time_limit" if time_limit is not None else "progress" if progress is not None else "certify"
+            )
+            raise TypeError(f"{name} with a solver of {num_steps or 50} steps; expected solver='auto'.")
+        num_steps = 50 if num_steps is None else num_steps
+        restarts = whole(0 if restarts is None else restarts, "restarts", 0, "0 or more")
+        rounding = "bcd" if rounding is None else rounding
         if restarts and rounding != "bcd":
             raise ValueError(f"restarts={restarts} with rounding={rounding!r}; expected rounding='bcd'.")
-        if isinstance(solver, str):
-            solver = solvers.get(solver, **settings)
+        if isinstance(solver, str) or solver is None:
+            solver = solvers.get(solver or "l2fw", **settings)
         elif settings:
             raise TypeError(f"{', '.join(settings)} with a solver object; pass settings to solvers.get(...).")
-        from fwcrf.graphs.linear import solve as solve_relaxation  # imports this module
-
+        round_ = (
+            partial(roundings.bcd, restarts=int(restarts), seed=seed) if restarts else roundings.get(rounding)
+        )
+        if isinstance(solver, SequentialTrees):
+            unused = [name for name in ("x0", "tol", "callback", "trace") if stepwise[name] is not None]
+            if unused:
+                name = "lp-bundle" if isinstance(solver, ChainBundle) else "lp-trws"
+                raise TypeError(
+                    f"{', '.join(unused)} with {name}, which has no start and no points of its own; expected "
+                    "none."
+                )
+            num_steps = whole(num_steps, "num_steps", 1, "1 or more")
+            return trees.solve(self, solver, num_steps=num_steps, rounding=round_)
         if isinstance(solver, LinearSolver):
-            return solve_relaxation(
+            return linear.solve(
                 self,
                 solver,
                 num_steps=num_steps,
-                rounding=partial(roundings.bcd, restarts=int(restarts), seed=seed)
-                if restarts
-                else roundings.get(rounding),
+                rounding=round_,
                 x0=x0,
                 trace=trace,
                 tol=tol,
@@ -190,11 +249,10 @@ class SparseMRF:
             self.energy(), solver, x0, num_steps=num_steps, rounding=rounding, trace=trace, tol=tol,
             callback=callback,
         )  # fmt: skip
-        round_ = partial(roundings.bcd, restarts=int(restarts), seed=seed) if restarts else found.rounding
         return GraphSolution(
             found.probabilities,
             found.objective,
-            round_,
+            round_ if restarts else found.rounding,
             found.trace,
             found.converged,
             self,
@@ -214,10 +272,38 @@ class GraphSolution(Solution):
         return (*super()._printed, "bound")
 
     @kept_property
+    def proven(self) -> Tensor | None:
+        """True where the bound proves the labels optimal, ``(*batch,)``: to 1e-9 of the energy's size.
+
+        The size is that of the energy or, if larger, the median range of the costs of a node or an edge.
+        """
+        if self.bound is None:
+            return None
+        assert self.model is not None
+        size = torch.maximum(self.energy.abs(), typical_costs(self.model))
+        near = torch.isfinite(self.energy) & (self.energy - self.bound <= PROOF * size)
+        return near | (self.energy == self.bound)  # both +inf: every labelling has a forbidden pair
+
+    @kept_property
     def energy(self) -> Tensor:
         """E of the labels, ``(*batch,)`` in float64; +inf if they have a forbidden pair."""
         assert self.model is not None
         return self.model.value(self.labels)
+
+
+@torch.no_grad()
+def typical_costs(model: SparseMRF) -> Tensor:
+    """The median of the ranges of the finite costs of nodes and of edges, ``(*batch,)``, without ranges of 0.
+
+    0 if there is no other.
+    """
+    unary = model.unary.detach()
+    least, finite = unary.amin(-1), unary < torch.inf
+    own = (unary.masked_fill(~finite, -torch.inf).amax(-1) - least).double()
+    of_edges = model._given.spreads().double()  # type: ignore[attr-defined]
+    of_edges = of_edges.expand(*unary.shape[:-2], of_edges.shape[-1] if model.num_edges else 0)
+    ranges = torch.cat([own, of_edges], -1)
+    return ranges.masked_fill(ranges == 0, torch.nan).nanmedian(-1).values.nan_to_num(0.0)
 
 
 def _operator(pairwise: Potential, graph: Adjacency, unary: Tensor) -> Sparse:

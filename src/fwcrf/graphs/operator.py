@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from fwcrf import _core
-from fwcrf.graphs.adjacency import Adjacency
 from fwcrf.kernels.operator import check_values
-from fwcrf.pairwise import Pairwise, largest
+from fwcrf.pairwise import Pairwise, largest, products
+from fwcrf.torch_ops.adjacency import Adjacency
 from fwcrf.torch_ops.edges import edge_sum, table_sum
 from fwcrf.torch_ops.native import threads_for
 from fwcrf.torch_ops.printed import in_one_line
@@ -66,6 +66,14 @@ class Sparse(Pairwise):
     @abstractmethod
     def tables(self) -> Tensor:
         """T_ij of every edge, ``(*batch, m, L, L)``."""
+
+    @abstractmethod
+    def double(self) -> Sparse:
+        """The operator in float64: its tables are the costs that ``of_labels`` sums."""
+
+    @abstractmethod
+    def spreads(self) -> Tensor:
+        """The largest minus the least finite cost of each edge, ``(*batch, m or 1)``."""
 
     def to_dense(self) -> Tensor:
         tables, (i, j) = self.tables(), self.graph.edges.long().unbind(-1)
@@ -143,6 +151,13 @@ class SharedEdges(Sparse):
             return self.matrix
         return 1 - torch.eye(self.num_labels, dtype=self.weight.dtype, device=self.weight.device)
 
+    def double(self) -> SharedEdges:
+        matrix = None if self.matrix is None else self.matrix.double()
+        return replace(self, weight=self.weight.double(), matrix=matrix)
+
+    def spreads(self) -> Tensor:
+        return self.weight.detach().abs() * _spread(self._matrix()).unsqueeze(-1)
+
     def tables(self) -> Tensor:
         weight = self.weight.expand(*self.weight.shape[:-1], len(self.graph.edges))
         return weight[..., None, None] * self._matrix().unsqueeze(-3)
@@ -158,6 +173,15 @@ class SharedEdges(Sparse):
             flat = matrix.expand(*batch, *matrix.shape[-2:]).flatten(-2)
             cost = flat.gather(-1, s * self.num_labels + t)
         return (self.weight.double() * cost.double()).sum(-1)
+
+    def label_products(self, x: Tensor) -> tuple[list[tuple[Tensor, Tensor]], Tensor | None] | None:
+        M = self._matrix().double()
+        if M.dim() > 2 or not self.symmetric:
+            return None
+        batch = torch.broadcast_shapes(x.shape[:-2], self.batch_shape)
+        weight = _images(self.weight, batch, 1, one=True).to(x)
+        y = edge_sum(_images(x, batch, 2), None, weight, None, False, 1.0, self.graph.arrays)
+        return [(products(x, y.view(*batch, *x.shape[-2:])), M)], None
 
     def absolute_row_sums(self, num_labels: int) -> Tensor:
         M, (i, j) = self._matrix().abs(), self.graph.edges.long().unbind(-1)
@@ -192,6 +216,12 @@ class TableEdges(Sparse):
     def _potentials(self, batch: torch.Size) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         return None, None, _images(self.values, batch, 3, one=True)
 
+    def double(self) -> TableEdges:
+        return replace(self, values=self.values.double())
+
+    def spreads(self) -> Tensor:
+        return _spread(self.values)
+
     def tables(self) -> Tensor:
         return self.values
 
@@ -211,6 +241,14 @@ class TableEdges(Sparse):
 def _largest_finite(costs: Tensor) -> float:
     """The largest absolute cost, without +inf for forbidden pairs; -inf is refused elsewhere."""
     return largest(costs.detach().masked_fill(torch.isinf(costs), 0.0))
+
+
+def _spread(costs: Tensor) -> Tensor:
+    """The largest minus the least finite cost of matrices ``(..., L, L)``; 0 if there is none."""
+    flat = costs.detach().flatten(-2)
+    infinite = torch.isinf(flat)
+    low, high = flat.amin(-1), flat.masked_fill(infinite, -torch.inf).amax(-1)
+    return (high - low).masked_fill(infinite.all(-1), 0.0)
 
 
 def _images(t: Tensor, batch: torch.Size, axes: int, *, one: bool = False) -> Tensor:

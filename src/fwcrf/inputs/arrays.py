@@ -74,9 +74,9 @@ class Located:
             return transposed(found.flatten(-dims)).unflatten(-2, found.shape[-dims:])
         return found.permute(self._order)
 
-    def sample(self) -> Tensor:
-        """About 32 rows of the first image in float64, as ``read`` returns them."""
-        rows = slice(0, self.grid[0], max(1, self.grid[0] // _ROWS))
+    def sample(self, most: int = _ROWS) -> Tensor:
+        """About ``most`` rows of the first image in float64, as ``read`` returns them."""
+        rows = slice(0, self.grid[0], max(1, self.grid[0] // most))
         return self.read(torch.float64, slice(0, 1), (rows, *self.whole[1:]))
 
     def flat(self) -> Tensor:
@@ -346,8 +346,8 @@ def check_label_axis(
     fitting = [axis for axis, grid in grids.items() if _fits(image, grid)]
     fits = _fits(image, scores.grid)
     if not fits and not fitting:
-        most = _stretch(image, scores.grid) / _CLEARLY
-        fitting = [axis for axis, grid in grids.items() if _stretch(image, grid) < min(_PROPORTIONAL, most)]
+        most = stretch(image, scores.grid) / _CLEARLY
+        fitting = [axis for axis, grid in grids.items() if stretch(image, grid) < min(_PROPORTIONAL, most)]
     if not fitting or (fits and told):
         return
     moves = [f"{axis}, {scores.channel_axis}" for axis in fitting]
@@ -383,7 +383,7 @@ def _fits(image: Sequence[int], scores: Sequence[int]) -> bool:
     return rounded or any(len({-(-size // m) * m / n for size, n in pairs}) == 1 for m in _MULTIPLES)
 
 
-def _stretch(image: Sequence[int], scores: Sequence[int]) -> float:
+def stretch(image: Sequence[int], scores: Sequence[int]) -> float:
     """The factor by which one axis is enlarged more than another; 1 for equal proportions."""
     factors = [size / n for size, n in zip(image, scores, strict=True)]
     return max(factors) / min(factors)
@@ -403,17 +403,17 @@ def check_batch(one: Located, scores: Located) -> None:
 
 def extremes(stored: Located, ignore: Located | None = None) -> tuple[int, int]:
     """The least and the largest integer of an array, read some rows at a time; -1 for ignored pixels."""
-    ends = [part.aminmax() for part in _some_rows(stored, ignore)]
+    ends = [part.aminmax() for part in some_rows(stored, ignore)]
     return min(int(e.min) for e in ends), max(int(e.max) for e in ends)
 
 
 def distinct(stored: Located, ignore: Located | None = None) -> set[int]:
     """The different integers from 0 on of an array without its ignored pixels, read some rows at a time."""
-    return {value for part in _some_rows(stored, ignore) for value in part.unique().tolist() if value >= 0}
+    return {value for part in some_rows(stored, ignore) for value in part.unique().tolist() if value >= 0}
 
 
-def _some_rows(stored: Located, ignore: Located | None) -> Iterator[Tensor]:
-    """The integers of an array, some rows at a time, with -1 at the pixels of the mask ``ignore``."""
+def some_rows(stored: Located, ignore: Located | None = None) -> Iterator[Tensor]:
+    """The integers of each image, some rows at a time, with -1 at the pixels of the mask ``ignore``."""
     rows = max(1, (1 << 24) // max(1, math.prod(stored.grid[1:])))
     for image in range(stored.batch or 1):
         for start in range(0, stored.grid[0], rows):

@@ -40,6 +40,12 @@ class Known(NamedTuple):
 
     __repr__ = in_one_line
 
+    @property
+    def is_empty(self) -> bool:
+        """True if no pixel of the window is masked or scribbled."""
+        masks = (self.keep, self.ignore, None if self.scribbles is None else self.scribbles >= 0)
+        return not any(bool(one.any()) for one in masks if one is not None)
+
     def constrain(self, logits: Tensor) -> Tensor:
         """Logits ``(*batch, n, L)`` with +inf at certain labels: scribbled, or the best of a kept pixel.
 
@@ -64,9 +70,9 @@ def read_masks(keep: Any, ignore: Any, scribbles: Any, scores: Scores, grid: Seq
     expected = "{name} has dtype {dtype}; expected booleans, one per pixel: {name} > 0.5, for example."
     labels = "{name} has dtype {dtype}; expected integers: labels, and -1 where there is none."
     found = Masks(
-        _read(keep, "keep", "bi", expected, scores, grid),
-        _read(ignore, "ignore", "bi", expected, scores, grid),
-        _read(scribbles, "scribbles", "i", labels, scores, grid),
+        read_map(keep, "keep", "bi", expected, scores, grid),
+        read_map(ignore, "ignore", "bi", expected, scores, grid),
+        read_map(scribbles, "scribbles", "i", labels, scores, grid),
     )
     if found.scribbles is not None:
         low, high = extremes(found.scribbles)
@@ -79,9 +85,10 @@ def read_masks(keep: Any, ignore: Any, scribbles: Any, scores: Scores, grid: Seq
     return found
 
 
-def _read(
+def read_map(
     value: Any, name: str, kinds: str, expected: str, scores: Scores, grid: Sequence[int]
 ) -> Located | None:
+    """One number per pixel of the answer, of the ``kinds`` of ``inputs.arrays.kind``; None for None."""
     if value is None:
         return None
     found = locate(value, name, len(grid), channels=False)

@@ -313,6 +313,8 @@ def _read_numbers(located: Located, from_logits: bool, num_labels: int | None) -
 
 def check_logits(logits: Located) -> None:
     """Warn if logits are probabilities, to judge by some rows of them."""
+    if float(logits.sample(1).min()) < 0:
+        return  # as most logits; only a few rows are read
     values = logits.sample()
     low, high = (float(v) for v in values.aminmax())
     if logits.channels in (None, 1):

@@ -17,6 +17,8 @@ from torch import Tensor
 
 from fwcrf.torch_ops.exact import exact_block, exact_sums
 from fwcrf.torch_ops.lattice import LEAST, MOST, fitted_scale, ratio
+from fwcrf.torch_ops.native import has_values, plain
+from fwcrf.torch_ops.precision import wide
 from fwcrf.torch_ops.printed import in_one_line
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ _SIGNS = 8
 
 
 class _Sums(NamedTuple):
-    """Sums of a sample of rows over a sample of columns, ``(*batch, rows)`` in float64."""
+    """Sums of a sample of rows over a sample of columns, ``(*batch, rows)``."""
 
     rows: Tensor  # indices of the points
     exact: Tensor
@@ -52,19 +54,32 @@ def chosen(n: int, rows: int) -> tuple[np.ndarray, int]:
     return np.concatenate([points[is_row], points[~is_row]]), rows
 
 
+def _chosen_on(features: Tensor, n: int, rows: int) -> tuple[Tensor, Tensor, int]:
+    """``chosen`` as a tensor, with ones for columns and zeros for rows; copied to a GPU once per size."""
+    copied = _copied if has_values(features) and not features.is_cpu else _copied.__wrapped__
+    return copied(features.device, features.dtype, n, rows)
+
+
+@lru_cache(maxsize=16)
+def _copied(device: torch.device, dtype: torch.dtype, n: int, rows: int) -> tuple[Tensor, Tensor, int]:
+    indices, rows = chosen(n, rows)
+    with plain():
+        points = torch.from_numpy(indices).to(device, non_blocking=True)
+        is_column = torch.ones(len(indices), 1, dtype=dtype, device="cpu")
+        is_column[:rows] = 0
+        return points, is_column.to(device, non_blocking=True), rows
+
+
 def _sample(features: Tensor, lattice: Lattice, rows: int, place: float = 0.0) -> _Sums:
-    indices, rows = chosen(features.shape[-2], rows)
-    points = torch.from_numpy(indices).to(features.device)
+    points, is_column, rows = _chosen_on(features, features.shape[-2], rows)
     if (found := lattice._sampled_sums(features, points, rows, place)) is None:
         given = features.index_select(-2, points)
-        ones = features.new_zeros(*features.shape[:-2], len(points), 1)
-        ones[..., rows:, :] = 1
         block = lattice.restricted(points)
         if place:
             block = block._placed(place, features.new_ones(*features.shape[:-2], 1))
-        approximate = block.apply(ones).squeeze(-1)[..., :rows]
+        approximate = block.apply(is_column.expand(*features.shape[:-2], -1, -1)).squeeze(-1)[..., :rows]
         found = exact_sums(given[..., :rows, :], given[..., rows:, :]), approximate
-    return _Sums(points[:rows], *(sums.double() for sums in found))
+    return _Sums(points[:rows], *found)
 
 
 def scale(
@@ -88,8 +103,7 @@ def signed_error(features: Tensor, K: Operator, normalization: Normalization) ->
     normalised, so that its diagonal is the factor by which rows and columns were scaled.
     """
     n = features.shape[-2]
-    indices, rows = chosen(n, ROWS)
-    points = torch.from_numpy(indices).to(features.device)
+    points, _, rows = _chosen_on(features, n, ROWS)
     row, column = points[:rows], points[rows:]
     x = features.new_zeros(n, _SIGNS)
     signs = np.random.default_rng(0).integers(0, 2, (len(column), _SIGNS))
@@ -109,7 +123,8 @@ def row_factor(features: Tensor, lattice: Lattice, *, rows: int = 256) -> Tensor
     """
     if features.shape[-2] < 2:
         return torch.ones_like(features[..., 0])
-    row, exact, approximate = _sample(features, lattice, rows)
+    row, *found = _sample(features, lattice, rows)
+    exact, approximate = map(wide, found)
     sums = features.new_zeros(*features.shape[:-1], 2)
     sums[..., row, 0] = exact.to(sums)
     sums[..., row, 1] = approximate.to(sums)

@@ -30,6 +30,8 @@ class Exact(Operator):
     """
 
     features: Tensor
+    nonnegative = True
+    is_symmetric = True
 
     __repr__ = in_one_line
 

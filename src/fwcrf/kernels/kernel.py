@@ -24,8 +24,16 @@ from fwcrf.kernels.calibration import row_factor, signed_error
 from fwcrf.kernels.exact import Exact
 from fwcrf.kernels.lattice import MAX_DIMENSION, Lattice, lattice_shape
 from fwcrf.kernels.operator import Normalization, Operator, check_features, check_normalization
-from fwcrf.kernels.separable import KEPT_LENGTH, Separable, plain_separable
-from fwcrf.torch_ops.native import check_finite, matmul, untraced, warn_caller, with_memory_errors
+from fwcrf.kernels.separable import KEPT_LENGTH, Separable, plain_separable, plain_separable_on
+from fwcrf.torch_ops.native import (
+    check_finite,
+    has_values,
+    matmul,
+    transformed,
+    untraced,
+    warn_caller,
+    with_memory_errors,
+)
 from fwcrf.torch_ops.printed import in_one_line
 
 Weight = float | Sequence[float] | Tensor
@@ -241,6 +249,10 @@ class Spatial(Kernel):
             # A long kernel is not kept.
             build = plain_separable if sum(grid) <= KEPT_LENGTH else plain_separable.__wrapped__
             return build(grid, bandwidths(self.xy, len(grid), "xy"), values.dtype, normalization)
+        if not values.is_cpu and not isinstance(self.xy, Tensor) and not transformed(values):
+            build = plain_separable_on if has_values(values) else plain_separable_on.__wrapped__
+            xy = bandwidths(self.xy, len(grid), "xy")
+            return build(values.device, grid, xy, values.dtype, normalization)
         return Separable.build(grid, self.xy, values).normalized(normalization)
 
 

@@ -30,19 +30,17 @@ import torch
 from torch import Tensor
 
 from fwcrf.kernels import calibration
-from fwcrf.kernels.operator import Operator, broadcast, check_features, check_sums
+from fwcrf.kernels.operator import Operator, broadcast, check_features
+from fwcrf.lattice_geometry import MAX_DIMENSION, TAP
 from fwcrf.torch_ops import lattice as ops
 from fwcrf.torch_ops import lattice_torch
 from fwcrf.torch_ops.native import check_finite, has_values, plain, warn_caller
+from fwcrf.torch_ops.precision import wide
 from fwcrf.torch_ops.printed import in_one_line
 
 Engine = Literal["native", "torch"]
 BlurOrder = Literal["symmetric", "forward", "reverse"]
 
-MAX_DIMENSION = 16
-
-# Weight of a neighbour relative to the centre of the blur, 1/4, 1/2, 1/4.
-TAP = 0.5
 ORDERS: dict[BlurOrder, int] = {"symmetric": 0, "forward": 1, "reverse": 2}
 
 
@@ -66,6 +64,14 @@ class Lattice(Operator):
 
     __repr__ = in_one_line
 
+    @property
+    def is_symmetric(self) -> bool:  # type: ignore[override]
+        return self.slice is self.splat and self.blur == "symmetric"
+
+    @property
+    def nonnegative(self) -> bool:  # type: ignore[override]
+        return all(bool((weights >= 0).all()) for weights in (self.splat, self.slice))
+
     @staticmethod
     def build(
         features: Tensor,  # (*batch, n, d), in standard deviations
@@ -83,17 +89,21 @@ class Lattice(Operator):
 
     @staticmethod
     def symmetric(features: Tensor) -> Operator:
-        """``build(features).with_unit_diagonal().normalized("symmetric")``, in two passes over the points."""
+        """``build(features).with_unit_diagonal().normalized("symmetric")``, in two passes over the points.
+
+        No entry is negative, and the diagonal is 1: so row sums need no look, for which the host would have
+        to wait for a GPU.
+        """
         lattice, factor = Lattice._fitted(features)
         place = lattice_shape(features.shape[-1]).place
         tables = lattice.index, lattice.splat, lattice.order, lattice.neighbors
         found = None
-        if lattice.engine == "native":
+        if lattice.engine == "native" or not features.is_cpu:
             found = ops.symmetric_lattice(*tables, factor.sqrt(), 0.5 * place, TAP, lattice.identity)
         if found is None:
-            return lattice._placed(place, factor).with_unit_diagonal().normalized("symmetric")
-        weight, shift, minus, (least, most) = found
-        check_sums(least, most, weight.dtype)
+            K = lattice._placed(place, factor).with_unit_diagonal()
+            return K.scaled(K.row_sums().rsqrt())
+        weight, shift, minus = found
         return replace(lattice, splat=weight, slice=weight, shift=shift, _minus=[minus])
 
     @staticmethod
@@ -120,7 +130,7 @@ class Lattice(Operator):
         """The error of sums over a sample of pairs, relative to the exact kernel; None if not known."""
         if not self._sums:
             return None
-        exact, approximate, factor = (t.double() for t in self._sums)
+        exact, approximate, factor = map(wide, self._sums)
         norm = exact.norm()
         return float((factor * approximate - exact).norm() / norm) if norm > 1e-3 else None
 
@@ -140,9 +150,10 @@ class Lattice(Operator):
         d = features.shape[-1]
         flat = features.reshape(-1, *features.shape[-2:]).contiguous()
         scale = [math.sqrt(2 / 3) * (d + 1) / math.sqrt((i + 1) * (i + 2)) for i in range(d)]
-        if engine == "native":
+        if engine == "native" or not flat.is_cpu:
             index, weight, order, neighbors = ops.build_lattice(flat, scale)
         else:
+            # Plain operations that autograd sees through: the reference in tests of the native engine.
             bounds = ops.quotient_bounds(flat, scale)
             index, weight, order, neighbors = lattice_torch.build(flat, scale, *bounds)
         _warn_if_identity(neighbors, index)
@@ -196,20 +207,19 @@ class Lattice(Operator):
         y = y.view(arranged.shape)
         return y.permute(*[axes.index(a) for a in range(len(batch))], -2, -1)
 
-    def slopes(self, x: Tensor, g: Tensor) -> list[Tensor]:
-        """The derivatives of <g, K x> in the weights and the shift, of a symmetric kernel, without gradients.
+    def add_slopes(
+        self, x: Tensor, g: Tensor, matrix: Tensor | None, of_weights: Tensor, of_shift: Tensor
+    ) -> None:
+        """Add the derivatives of <g, K x M> in the weights and the shift, of a symmetric kernel and matrix.
 
-        x has the batch of the lattice, or any batch if the lattice has none.
+        M is the identity if ``matrix`` is None. x has the batch of the lattice, or any batch if the lattice
+        has none. Without gradients.
         """
         rows = self.index[..., 0].numel()
         x, g = (t.detach().reshape(-1, rows, t.shape[-1]) for t in (x, g))
         index, splat = self.index.flatten(0, -2), self.splat.flatten(0, -2)
-        found = [
-            ops.filter_slopes(x, g, index, splat, self.neighbors, TAP, self.identity).view_as(self.splat)
-        ]
-        if self.shift is not None:
-            found.append((g * x).sum((0, -1)).view_as(self.shift))
-        return found
+        totals = of_weights.view(splat.shape), of_shift.view(rows)
+        ops.add_filter_slopes(x, g, matrix, index, splat, self.neighbors, TAP, self.identity, *totals)
 
     @property
     def T(self) -> Lattice:
@@ -221,7 +231,8 @@ class Lattice(Operator):
     def diagonal(self) -> Tensor:
         if not self._minus:
             assert self.slice is self.splat, "the diagonal is found before rows and columns differ"
-            find = ops.lattice_diagonal if self.engine == "native" else lattice_torch.diagonal
+            plainly = self.engine == "torch" and self.splat.is_cpu
+            find = lattice_torch.diagonal if plainly else ops.lattice_diagonal
             with plain():
                 index, weight, order = (t.flatten(0, -2) for t in (self.index, self.splat, self.order))
                 out = find(weight, index, order, self.neighbors, TAP, self.identity)

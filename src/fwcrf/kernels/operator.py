@@ -38,10 +38,16 @@ class Operator(ABC):
 
     n: int
     batch_shape: torch.Size
+    nonnegative = False  # True if no entry off the diagonal is below 0, whatever the values of the points
+    is_symmetric = False  # True if K is its transpose
 
     @abstractmethod
     def apply(self, x: Tensor) -> Tensor:  # (*batch, n, channels), already checked
         """K x."""
+
+    def apply_shifted(self, x: Tensor, shift: Tensor) -> Tensor:
+        """(K + diag(shift)) x, for a shift ``(*batch, n)``."""
+        return torch.addcmul(self.apply(x), shift.unsqueeze(-1).to(x.dtype), x)
 
     @property
     @abstractmethod
@@ -92,8 +98,8 @@ class Operator(ABC):
             return self
         sums = self.row_sums()
         if has_values(sums):
-            least, most = sums.detach().aminmax()
-            check_sums(float(least), float(most), sums.dtype)
+            least, most = torch.stack(sums.detach().aminmax()).cpu().tolist()
+            check_sums(least, most, sums.dtype)
         if mode == "symmetric":
             return self.scaled(sums.rsqrt())
         ones = torch.ones_like(sums)
@@ -130,6 +136,14 @@ class Rescaled(Operator):
     @property
     def n(self) -> int:  # type: ignore[override]
         return self.inner.n
+
+    @property
+    def is_symmetric(self) -> bool:  # type: ignore[override]
+        return self.left is self.right and self.inner.is_symmetric
+
+    @property
+    def nonnegative(self) -> bool:  # type: ignore[override]
+        return self.inner.nonnegative and all(bool((s >= 0).all()) for s in (self.left, self.right))
 
     @property
     def batch_shape(self) -> torch.Size:  # type: ignore[override]
@@ -169,6 +183,14 @@ class Shifted(Operator):
         return self.inner.n
 
     @property
+    def is_symmetric(self) -> bool:  # type: ignore[override]
+        return self.inner.is_symmetric
+
+    @property
+    def nonnegative(self) -> bool:  # type: ignore[override]
+        return self.inner.nonnegative
+
+    @property
     def batch_shape(self) -> torch.Size:  # type: ignore[override]
         return broadcast(self.inner.batch_shape, self.shift.shape[:-1])
 
@@ -177,7 +199,7 @@ class Shifted(Operator):
         return self.inner.example
 
     def apply(self, x: Tensor) -> Tensor:
-        return torch.addcmul(self.inner.apply(x), self.shift.unsqueeze(-1).to(x.dtype), x)
+        return self.inner.apply_shifted(x, self.shift)
 
     @property
     def T(self) -> Operator:
@@ -200,9 +222,9 @@ def broadcast(*shapes: torch.Size) -> torch.Size:
     >>> broadcast(torch.Size([2, 1]), torch.Size(), torch.Size([3]))
     torch.Size([2, 3])
     """
-    known = [shape for shape in shapes if shape]
-    if all(shape == known[0] for shape in known):
-        return known[0] if known else torch.Size()
+    known = {*filter(None, shapes)}
+    if len(known) < 2:
+        return known.pop() if known else torch.Size()
     return torch.broadcast_shapes(*shapes)
 
 

@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from fwcrf.features import bandwidths
-from fwcrf.kernels.bands import factors, too_wide
+from fwcrf.kernels.bands import Factors, factors, too_wide
 from fwcrf.kernels.operator import Normalization, Operator, check_normalization
 from fwcrf.torch_ops.native import differentiated, empty, plain, untraced
+from fwcrf.torch_ops.precision import running_sums, wide, widest
 from fwcrf.torch_ops.printed import in_one_line
-from fwcrf.torch_ops.separable import separable_filter
+from fwcrf.torch_ops.separable import scaled_on_gpu, separable_filter
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +31,7 @@ class Separable(Operator):
     still a product of one matrix per axis.
     """
 
+    nonnegative = True
     shape: tuple[int, ...]
     taps: tuple[Tensor, ...]  # per axis, from the centre outwards
     left: tuple[Tensor, ...] | None = None  # per axis, factors of the rows
@@ -46,13 +48,17 @@ class Separable(Operator):
         reach = math.sqrt(-2 * math.log(torch.finfo(like.dtype).eps / 2))
         taps = []
         scales = bandwidths(xy, len(shape), "xy")
-        learned = xy.double().expand(len(shape)) if isinstance(xy, Tensor) else scales
+        learned = wide(xy).expand(len(shape)) if isinstance(xy, Tensor) else scales
         for size, known, s in zip(shape, scales, learned, strict=True):
             radius = min(size - 1, math.ceil(reach * known))
             device = s.device if isinstance(s, Tensor) else like.device
-            offsets = torch.arange(radius + 1, dtype=torch.float64, device=device) / s
+            offsets = torch.arange(radius + 1, dtype=widest(device), device=device) / s
             taps.append((-0.5 * offsets.square()).exp().to(like))
         return Separable(tuple(shape), tuple(taps))
+
+    @property
+    def is_symmetric(self) -> bool:  # type: ignore[override]
+        return self.left is self.right
 
     @property
     def n(self) -> int:  # type: ignore[override]
@@ -79,11 +85,8 @@ class Separable(Operator):
         """
         if self.too_wide:
             return None
-        left, right = (
-            s or [t.new_ones(n) for n, t in zip(self.shape, self.taps, strict=True)]
-            for s in (self.left, self.right)
-        )
-        axes = [factors(*axis) for axis in zip(self.shape, self.taps, left, right, strict=True)]
+        axes = self._factors
+        left, right = self._scales
         return (
             [len(f.down.first) for f in axes],
             [f.down for f in axes],
@@ -92,15 +95,46 @@ class Separable(Operator):
             tuple(t.detach().contiguous() for t in (self.taps[-1], left[-1], right[-1])),
         )
 
+    @property
+    def coarse(self) -> list[Factors] | None:
+        """The factors of every axis if all have a coarse grid, and the kernel is symmetric."""
+        if self.too_wide or self.left is not self.right:
+            return None
+        return None if any(axis.middle is None for axis in self._factors) else self._factors
+
+    @cached_property
+    def _factors(self) -> list[Factors]:
+        return [factors(*axis) for axis in zip(self.shape, self.taps, *self._scales, strict=True)]
+
+    @property
+    def _scales(self) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        """The factors of rows and columns along each axis."""
+        ones = [t.new_ones(n) for n, t in zip(self.shape, self.taps, strict=True)]
+        return self.left or ones, self.right or ones
+
     def apply(self, x: Tensor) -> Tensor:
         taps = [t.to(x.dtype) for t in self.taps]
         flat = x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
+        if (
+            not x.is_cpu
+            and (found := scaled_on_gpu(flat, self.shape, taps, self.left, self.right)) is not None
+        ):
+            return found.view(x.shape)
         if self.right is not None:
             flat = _product(self.right).to(x.dtype).unsqueeze(-1) * flat
         y = separable_filter(flat, self.shape, taps)
         if self.left is not None:
             y = _product(self.left).to(x.dtype).unsqueeze(-1) * y
         return y.view(x.shape)
+
+    def apply_shifted(self, x: Tensor, shift: Tensor) -> Tensor:
+        if not x.is_cpu and shift.dim() == 1:
+            flat = x.reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
+            taps = [t.to(x.dtype) for t in self.taps]
+            found = scaled_on_gpu(flat, self.shape, taps, self.left, self.right, shift)
+            if found is not None:
+                return found.view(x.shape)
+        return super().apply_shifted(x, shift)
 
     @property
     def T(self) -> Operator:
@@ -138,7 +172,7 @@ class Separable(Operator):
         lines = []
         for size, taps in zip(self.shape, self.taps, strict=True):
             # On each side of a pixel, the taps end at the border.
-            side = taps.double().cumsum(0)
+            side = running_sums(wide(taps))
             reach = torch.arange(size, device=taps.device).clamp(max=len(taps) - 1)
             lines.append((side[reach] + side[reach.flip(0)] - side[0]).to(taps.dtype))
         return tuple(lines)
@@ -156,6 +190,25 @@ def plain_separable(
     with plain():
         like = torch.empty((), dtype=dtype, device="cpu")
         return Separable.build(shape, xy, like).normalized(normalization)
+
+
+@lru_cache(maxsize=16)
+def plain_separable_on(
+    device: torch.device,
+    shape: tuple[int, ...],
+    xy: tuple[float, ...],
+    dtype: torch.dtype,
+    normalization: Normalization,
+) -> Operator:
+    """``plain_separable`` on another device, copied once."""
+    K = plain_separable(shape, xy, dtype, normalization)
+    assert isinstance(K, Separable)
+    with plain():
+        lines = [
+            None if t is None else tuple(a.to(device, non_blocking=True) for a in t)
+            for t in (K.taps, K.left, K.right)
+        ]
+    return replace(K, taps=lines[0], left=lines[1], right=lines[2])
 
 
 def _product(axes: Sequence[Tensor]) -> Tensor:

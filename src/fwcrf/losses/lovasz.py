@@ -16,6 +16,7 @@ from torch import Tensor
 from fwcrf.inputs.arrays import scores_flat
 from fwcrf.losses.arguments import check_target
 from fwcrf.torch_ops.native import full_precision, has_values
+from fwcrf.torch_ops.precision import widest
 
 
 def lovasz_softmax(
@@ -77,7 +78,7 @@ def _of_pixels(p: Tensor, y: Tensor, every: bool) -> Tensor:
     true = true.gather(1, order)
     false = (~true).cumsum(1)
     # |M| / |Y u M| for the sets of the first 1, 2, ... pixels; counts are exact in float64.
-    wrong = torch.arange(1, p.shape[1] + 1, device=p.device, dtype=torch.float64)
+    wrong = torch.arange(1, p.shape[1] + 1, device=p.device, dtype=widest(p.device))
     losses = wrong / (true.sum(1, keepdim=True) + false)
     growth = torch.diff(losses, dim=1, prepend=losses.new_zeros(len(labels), 1))
     return (errors * growth.to(errors)).sum(1).mean()

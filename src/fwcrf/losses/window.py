@@ -13,6 +13,7 @@ from fwcrf.compatibility import compatibility as read_compatibility
 from fwcrf.inputs.numbers import reals
 from fwcrf.kernels.kernel import Domain, Kernel, read_kernels
 from fwcrf.torch_ops.layout import transposed
+from fwcrf.torch_ops.precision import widest
 
 Region = tuple[slice, ...]
 
@@ -39,7 +40,7 @@ def window_sums(
     shape = (*x.shape[:-2], *grid)
     t, s, labels = target.view(shape), source.view(shape), transposed(x).unflatten(-1, grid)
     pairs = list(_pairs(grid, radius))
-    total = x.new_zeros(x.shape[:-2], dtype=torch.float64)
+    total = x.new_zeros(x.shape[:-2], dtype=widest(x.device))
     shared = read_compatibility(compatibility, num_labels)
     for kernel in read_kernels(kernels):
         M = shared.weighted(reals(kernel.weight, "weight", torch.float64))
@@ -48,7 +49,7 @@ def window_sums(
             # Each pair once, for both directions: K and M are symmetric.
             gate = t[here] * s[there] + t[there] * s[here]
             disagreement = (labels[here] * penalties[there]).sum(-spatial_dims - 1)
-            total = total + (gate * K * disagreement).flatten(-spatial_dims).sum(-1, dtype=torch.float64)
+            total = total + (gate * K * disagreement).flatten(-spatial_dims).sum(-1, dtype=widest(x.device))
     return total
 
 

@@ -7,6 +7,8 @@ lp-meshi    E_LP + lambda/2 |A x|^2                   simplices of nodes, edges 
 lp-bethe    E_LP - lambda H, Bethe                    the local polytope           a linear program
 lp-trw      E_LP - lambda H, tree-reweighted          the local polytope           a linear program
 lp-rho      E_LP - lambda H, with rho, smoothed       the local polytope           a linear program
+lp-trws     E_LP, by its dual                         chains of the nodes' order   messages
+lp-bundle   E_LP, by its dual                         chains of the nodes' order   dynamic programs
 ==========  ========================================  ===========================  =====================
 
 docs/lp.md compares them.
@@ -17,14 +19,17 @@ from fwcrf.lp.entropy import FreeEnergy
 from fwcrf.lp.polytope import LocalPolytope
 from fwcrf.lp.relaxation import Relaxation, relax
 from fwcrf.lp.solvers import EntropicRelaxation, LinearSolver, LocalConsistency
+from fwcrf.lp.trees import ChainBundle, SequentialTrees
 
 __all__ = [
+    "ChainBundle",
     "EntropicRelaxation",
     "FreeEnergy",
     "LinearSolver",
     "LocalConsistency",
     "LocalPolytope",
     "Relaxation",
+    "SequentialTrees",
     "appearance_probabilities",
     "relax",
 ]

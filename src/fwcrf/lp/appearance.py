@@ -6,12 +6,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fwcrf import _core
 from fwcrf.lp.traversal import traverse
 from fwcrf.optional import needed
 
 # Largest number of nodes for a dense inverse of the Laplacian.
-_SMALL = 2000
-_COLUMNS = 256
+_SMALL = 1000
 
 
 def appearance_probabilities(n: int, edges: Tensor) -> Tensor:
@@ -43,6 +43,7 @@ def _by_inverse(n: int, edges: Tensor, roots: Tensor) -> Tensor:
 
 
 def _by_factors(n: int, edges: Tensor, roots: Tensor) -> Tensor:
+    """From the entries of the inverse at the places of the factors, which the edges are among."""
     sparse = needed("scipy.sparse", "graphs")
     splu = needed("scipy.sparse.linalg", "graphs").splu
     i, j = edges.numpy().T
@@ -52,11 +53,18 @@ def _by_factors(n: int, edges: Tensor, roots: Tensor) -> Tensor:
     )
     ground = np.zeros(n)
     ground[roots.numpy()] = 1.0
-    factors = splu((incidence @ incidence.T + sparse.diags(ground)).tocsc(), permc_spec="MMD_AT_PLUS_A")
-    rho = np.empty(m)
-    for start in range(0, m, _COLUMNS):
-        block = slice(start, min(start + _COLUMNS, m))
-        potential = factors.solve(incidence[:, block].toarray())
-        k = np.arange(potential.shape[1])
-        rho[block] = potential[i[block], k] - potential[j[block], k]
-    return torch.from_numpy(rho)
+    laplacian = (incidence @ incidence.T + sparse.diags(ground)).tocsc()
+    # With these options the pivots stay on the diagonal: the factors are L and D L'.
+    factors = splu(
+        laplacian, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True}
+    )
+    assert np.array_equal(factors.perm_r, factors.perm_c)
+    L = sparse.tril(factors.L, -1).tocsc()
+    L.sort_indices()
+    first, row = L.indptr.astype(np.int64), L.indices.astype(np.int32)
+    at_edges, diagonal = np.empty_like(L.data), np.empty(n)
+    _core.selected_inverse(first, row, L.data, factors.U.diagonal(), at_edges, diagonal)
+    inverse = sparse.csc_matrix((at_edges, row, first), shape=(n, n))
+    i, j = factors.perm_c[i], factors.perm_c[j]
+    between = np.asarray(inverse[np.maximum(i, j), np.minimum(i, j)]).ravel()
+    return torch.from_numpy(diagonal[i] + diagonal[j] - 2 * between)

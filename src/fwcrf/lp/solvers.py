@@ -22,6 +22,9 @@ from fwcrf.torch_ops.native import as_tensor
 from fwcrf.torch_ops.printed import in_one_line
 from fwcrf.torch_ops.simplex import softmax
 
+# Passes of TRW-S for a bound, which is computed once.
+_PASSES = 200
+
 
 class LinearSolver(ABC):
     """A solver of ``fwcrf.minimize`` for a ``Relaxation``."""
@@ -97,17 +100,24 @@ class EntropicRelaxation(LinearSolver):
     """min E_LP(x) - weight H(x) over the local polytope by Frank-Wolfe, H as in ``FreeEnergy``.
 
     ``rho`` is a number, one per edge, or None for the appearance probabilities in random spanning trees.
+    ``oracle`` is that of ``LocalPolytope``. With messages, Frank-Wolfe mixes labellings that cost little more
+    than the best vertex, and TRW-S gives the bounds.
     """
 
     weight: float = 1.0
     rho: float | Tensor | None = None
     eta: float = 0.0
     stepsize: Stepsize = field(default_factory=SegmentSearch)
+    oracle: str | None = None
 
     __repr__ = in_one_line
 
     def __post_init__(self) -> None:
         check_weight(self.weight, "weight")
+        if self.oracle not in (None, "program", "messages"):
+            raise ValueError(
+                f"oracle={self.oracle!r}; expected 'program', 'messages', or None to choose by the size."
+            )
         if not 0 <= self.eta < 1:
             raise ValueError(f"eta={self.eta!r}; expected a number from 0 to 1, such as 0.01.")
         if self.rho is not None:
@@ -128,7 +138,7 @@ class EntropicRelaxation(LinearSolver):
         return E.uniform()
 
     def bound(self, E: Relaxation, x: Tensor) -> Tensor:
-        return LocalPolytope(E).solve(E.unary).least
+        return self._bounding(E).solve(E.unary).least
 
     def log_partition_bound(self, E: Relaxation, x: Tensor) -> Tensor | None:
         """S(x) - f(x) for rho of spanning trees: log Z <= max -f, and by convexity min f >= f(x) - S(x)."""
@@ -136,13 +146,20 @@ class EntropicRelaxation(LinearSolver):
             return None
         f = FreeEnergy(E, self.weight, self._rho(E))
         grad = f.grad(x)
-        return linear(grad, x) - LocalPolytope(E).solve(grad).least - f.value(x)
+        return linear(grad, x) - self._bounding(E).solve(grad).least - f.value(x)
+
+    def polytope(self, E: Relaxation) -> LocalPolytope:
+        """The feasible set of a step."""
+        return LocalPolytope(E, self.oracle)
+
+    def _bounding(self, E: Relaxation) -> LocalPolytope:
+        return LocalPolytope(E, self.oracle, passes=_PASSES)
 
     def split(self, E: Energy, r: Regularizer) -> tuple[Objective, Regularizer]:
         """(f, g): the free energy and the local polytope, or for Bethe on forests E and the entropy."""
         E = _relaxation(E)
-        f, g = FreeEnergy(E, self.weight, self._rho(E), self.eta), LocalPolytope(E)
-        if self.eta == 0 and g.graph.is_forest and bool((f.rho == 1).all()):
+        f, g = FreeEnergy(E, self.weight, self._rho(E), self.eta), self.polytope(E)
+        if self.eta == 0 and g.is_forest and bool((f.rho == 1).all()):
             return E, ForestEntropy(g, self.weight)
         return f, g
 

@@ -17,9 +17,10 @@ def main() -> None:
     if not os.path.isfile(script):
         print(f"{script} is not a file; expected a Python script that imports pydensecrf.", file=sys.stderr)
         raise SystemExit(2)
-    install()
     del sys.argv[0]
     sys.path[0] = os.path.dirname(os.path.abspath(script))
+    install()
+    # While it runs, sys.modules["__main__"] is the script: spawned children import it, not this file.
     runpy.run_path(script, run_name="__main__")
 
 

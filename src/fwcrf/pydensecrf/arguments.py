@@ -17,29 +17,32 @@ _NAMES = {np.dtype(np.float32): "float", np.dtype(np.float64): "double", np.dtyp
 
 
 def integer(value: Any, name: str, least: int) -> int:
-    """A number truncated to an integer, as in C."""
-    if not isinstance(value, Number) or isinstance(value, complex):
+    """A number, or an array without axes, truncated to an integer, as in C."""
+    if not (isinstance(value, Number) or getattr(value, "ndim", None) == 0) or isinstance(value, complex):
         raise TypeError(f"an integer is required for {name}, not {type(value).__name__}")
-    number = int(value)  # type: ignore[call-overload]
+    number = int(value)  # type: ignore[arg-type]
     if number < least:
         raise ValueError(f"{name}={value!r}; expected at least {least}.")
     return number
 
 
-def real(value: Any, name: str) -> float:
-    """A finite float."""
+def real(value: Any, name: str, *, infinite: bool = False) -> float:
+    """A float; finite unless ``infinite``."""
     if isinstance(value, complex) or not (hasattr(value, "__float__") or hasattr(value, "__index__")):
         raise TypeError(f"{name} must be real number, not {type(value).__name__}")
     number = float(value)
-    if not math.isfinite(number):
-        raise ValueError(f"{name}={value!r}; expected a finite number.")
+    if math.isnan(number) or (math.isinf(number) and not infinite):
+        raise ValueError(f"{name}={value!r}; expected a {'number' if infinite else 'finite number'}.")
     return number
 
 
 def bandwidths(value: Any, name: str, count: int) -> list[float]:
-    """``count`` standard deviations: one number repeated, or the first entries of a sequence."""
+    """``count`` standard deviations: one number repeated, or the first entries of a sequence.
+
+    An infinite one is a feature without influence.
+    """
     alike = isinstance(value, Number)
-    found = [real(value if alike else value[i], name) for i in range(count)]
+    found = [real(value if alike else value[i], name, infinite=True) for i in range(count)]
     if not all(found):
         raise ValueError(f"{name}={value!r}; expected standard deviations other than 0.")
     return found

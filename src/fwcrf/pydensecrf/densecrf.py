@@ -2,33 +2,33 @@
 
 A model is E(x) = <x, P x> / 2 + <u, x> as everywhere here, with P as pydensecrf has it: self-edges kept, and
 a compatibility that is -w I for a number w, but +M for a vector or a matrix.
+
+Mean field runs in numpy and the native core. torch takes longer to import than an image to refine, and is
+imported only for ``energy``, other solvers, divergences, and energies near the end of the float range.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import IntEnum
 from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from fwcrf.compatibility import Compatibility, Diagonal, Full, symmetric
-from fwcrf.energy import Energy, inner, linear
-from fwcrf.kernels import Lattice, Normalization
-from fwcrf.pairwise import Kronecker, largest
+from fwcrf.magnitudes import ENERGY, WEIGHT, refuse_weight
 from fwcrf.pydensecrf.arguments import array, bandwidths, buffer, float_array, integer, real
 from fwcrf.pydensecrf.eigen import MatrixXf, wrap
-from fwcrf.pydensecrf.operators import Model, kernel
-from fwcrf.solvers import Solver, get, minimize
-from fwcrf.solvers.plan import Plan, plan
-from fwcrf.torch_ops.magnitudes import WEIGHT, refuse_weight
-from fwcrf.torch_ops.native import with_memory_errors
-from fwcrf.torch_ops.simplex import softmax
+from fwcrf.pydensecrf.kernel import Kernel, position_kernel, positions
+from fwcrf.pydensecrf.kernel import kernel as make_kernel
+from fwcrf.pydensecrf.mean_field import MeanField, start
+from fwcrf.runtime import with_memory_errors
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from fwcrf.energy import Energy
+    from fwcrf.solvers import Solver
 
 
 class KernelType(IntEnum):
@@ -55,13 +55,6 @@ NO_NORMALIZATION = NormalizationType.NO_NORMALIZATION
 NORMALIZE_BEFORE = NormalizationType.NORMALIZE_BEFORE
 NORMALIZE_AFTER = NormalizationType.NORMALIZE_AFTER
 NORMALIZE_SYMMETRIC = NormalizationType.NORMALIZE_SYMMETRIC
-
-_MODES: dict[int, Normalization] = {
-    NO_NORMALIZATION: "none",
-    NORMALIZE_BEFORE: "before",
-    NORMALIZE_AFTER: "after",
-    NORMALIZE_SYMMETRIC: "symmetric",
-}
 
 
 class Unary:
@@ -106,10 +99,12 @@ class DenseCRF:
 
     _nvar: int
     _nlabels: int
-    _unary: Tensor  # (n, L)
-    _attractions: list[Lattice]
-    _others: list[Kronecker]
+    _unary: np.ndarray  # (n, L)
+    _attractions: list[Kernel]  # K (x) -I, weights included
+    _others: list[tuple[Kernel, np.ndarray]]  # K (x) M with a vector or a matrix over the labels
+    # Made of these when needed.
     _energy: Energy | None
+    _mean_field: MeanField | None
 
     # Not __init__, which subclasses written for pydensecrf need not call.
     @with_memory_errors
@@ -117,10 +112,10 @@ class DenseCRF:
         self = super().__new__(cls)
         self._nvar = integer(nvar, "nvar", 1)
         self._nlabels = integer(nlabels, "nlabels", 1)
-        self._unary = torch.zeros(self._nvar, self._nlabels, dtype=torch.float32, device="cpu")
+        self._unary = np.zeros((self._nvar, self._nlabels), np.float32)
         self._attractions = []
         self._others = []
-        self._energy = None
+        self._forget()
         return self
 
     def __init__(self, *_: object, **__: object) -> None:
@@ -128,6 +123,14 @@ class DenseCRF:
 
     def __getnewargs__(self) -> tuple[int, ...]:
         return self._nvar, self._nlabels
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Lists of their own: a kernel that a copy adds is not the original's.
+        own = {"_attractions": [*self._attractions], "_others": [*self._others]}
+        return {**self.__dict__, **own, "_energy": None, "_mean_field": None}
+
+    def _forget(self) -> None:
+        self._energy = self._mean_field = None
 
     @with_memory_errors
     def setUnaryEnergy(self, u: np.ndarray, f: np.ndarray | None = None) -> None:
@@ -154,10 +157,8 @@ class DenseCRF:
                 f"Bad shape for unary energy (Need {need}, got {energies.shape}): labels come first, and an "
                 "array (labels, H, W) is reshaped to (labels, H * W)."
             )
-        unary = torch.from_numpy(np.array(energies.T, order="C"))
-        Energy(Model((), self._nlabels), unary)  # raises an error for NaN here, where it enters
-        self._unary = unary
-        self._energy = None
+        self._unary = _bounded(np.array(energies.T, order="C"))
+        self._forget()
 
     @with_memory_errors
     def addPairwiseEnergy(
@@ -177,30 +178,43 @@ class DenseCRF:
                 f"features has shape {features.shape}; expected (d, {self._nvar}): one column for each "
                 f"of the {self._nvar} points."
             )
-        self._add(torch.from_numpy(np.array(features.T, order="C")), compat, kernel, normalization)
+        points = np.array(features.T, order="C")
+        self._add(lambda *given: make_kernel(points, *given), compat, kernel, normalization)
 
-    def _add(self, features: Tensor, compat: Any, kind: int, normalization: int) -> None:
+    def _add(self, make: Callable[[int, float], Kernel], compat: Any, kind: int, normalization: int) -> None:
+        """Add the kernel that ``make`` returns for a normalization and a weight."""
         integer(kind, "kernel", 0)
-        mode = _MODES.get(integer(normalization, "normalization", 0))
-        if mode is None:
+        mode = integer(normalization, "normalization", 0)
+        if mode > NORMALIZE_SYMMETRIC:
             raise ValueError(f"normalization={normalization!r}; expected a NormalizationType.")
         if isinstance(compat, Number):
             weight = real(compat, "compat")
             if abs(weight) > WEIGHT:
                 refuse_weight(weight)
-            self._attractions.append(kernel(features, mode, -weight))
+            self._attractions.append(make(mode, -weight))
         else:
             M = _compatibility(compat, self._nlabels)
-            size = largest(M.matrix(self._nlabels))
-            self._others.append(Kronecker(kernel(features, mode), M, self._nlabels, magnitude=size))
-            self._others[-1].check(self._unary)
-        self._energy = None
+            if (size := float(np.abs(M).max())) > WEIGHT:
+                refuse_weight(size)
+            self._others.append((make(mode, 1.0), M))
+        self._forget()
+
+    def _terms(self) -> list[tuple[Kernel, np.ndarray | None]]:
+        return [*((K, None) for K in self._attractions), *self._others]
+
+    def _steps(self) -> MeanField | None:
+        """Native mean field; None if the engine does not take the model."""
+        if self._mean_field is None:
+            terms = [(K, np.diag(M) if M is not None and M.ndim == 1 else M) for K, M in self._terms()]
+            self._mean_field = MeanField.of(terms, self._nlabels)
+        return self._mean_field
 
     def energy(self) -> Energy:
         """The energy of the model, for ``fwcrf.minimize`` for example: x is ``(n, labels)``."""
         if self._energy is None:
-            pairwise = Model(tuple(self._attractions), self._nlabels, tuple(self._others))
-            self._energy = Energy(pairwise, self._unary)
+            from fwcrf.pydensecrf import operators
+
+            self._energy = operators.energy(self._terms(), self._unary)
         return self._energy
 
     @with_memory_errors
@@ -210,23 +224,29 @@ class DenseCRF:
         ``solver`` is a name of ``fwcrf.solvers.names()`` or a solver of ``fwcrf.solvers.get``.
         """
         steps = max(0, integer(niter, "niter", -(2**31)))
-        with torch.no_grad():
-            x = minimize(self.energy(), solver, num_steps=steps).probabilities
-        return wrap(x.contiguous().numpy().T)
+        native = self._steps() if isinstance(solver, str) and solver == "mf" else None
+        if native is not None:
+            return wrap(native.run(self._unary, steps).T)
+        from fwcrf.pydensecrf import operators
+
+        return wrap(operators.marginals(self.energy(), solver, steps).T)
 
     @with_memory_errors
     def startInference(self) -> tuple[MatrixXf, MatrixXf, MatrixXf]:
         """The start of mean field, and two matrices that ``stepInference`` takes but does not need."""
-        return wrap(softmax(self._unary, -1.0).numpy().T), MatrixXf(), MatrixXf()
+        return wrap(start(self._unary).T), MatrixXf(), MatrixXf()
 
     @with_memory_errors
     def stepInference(self, Q: MatrixXf, tmp1: MatrixXf, tmp2: MatrixXf) -> None:
         """Take one step of mean field, in the memory of ``Q``."""
         for name, matrix in (("Q", Q), ("tmp1", tmp1), ("tmp2", tmp2)):
             _check_matrix(matrix, name)
-        x, E = self._point(Q), self.energy()
-        found = plan(E, get("mf"), x, 1)
-        x.copy_(found.run(x, E.unary) if isinstance(found, Plan) else softmax(E.grad(x), -1.0))
+        x, native = self._point(Q), self._steps()
+        if native is not None:
+            return native.step(x, self._unary)
+        from fwcrf.pydensecrf import operators
+
+        operators.mean_field_step(self.energy(), x)
 
     @with_memory_errors
     def klDivergence(self, Q: MatrixXf) -> float:
@@ -236,11 +256,12 @@ class DenseCRF:
         ``crf.energy().value(x)`` has it.
         """
         _check_matrix(Q, "Q")
-        x, E = self._point(Q), self.energy()
-        negative_entropy = torch.xlogy(x, x).sum(dtype=torch.float64)
-        return float(negative_entropy + linear(E.unary, x) + inner(x, E.pairwise(x)))
+        x = self._point(Q)
+        from fwcrf.pydensecrf import operators
 
-    def _point(self, Q: MatrixXf) -> Tensor:
+        return operators.divergence(self.energy(), x)
+
+    def _point(self, Q: MatrixXf) -> np.ndarray:
         """x, ``(n, labels)``, in the memory of a matrix."""
         values = np.asarray(Q)
         if values.shape != (self._nlabels, self._nvar):
@@ -248,7 +269,7 @@ class DenseCRF:
                 f"Q has shape {values.shape}; expected {(self._nlabels, self._nvar)}, as inference and "
                 "startInference of the same model return it."
             )
-        return torch.from_numpy(values.T)
+        return values.T
 
 
 class DenseCRF2D(DenseCRF):
@@ -275,8 +296,8 @@ class DenseCRF2D(DenseCRF):
         self, sxy: Any, compat: Any, kernel: int = DIAG_KERNEL, normalization: int = NORMALIZE_SYMMETRIC
     ) -> None:
         """Add a Gaussian kernel over positions; ``sxy`` is in pixels, one number or one each for x and y."""
-        features = self._features(sxy, 2)
-        self._add(features.flatten(0, 1), compat, kernel, normalization)
+        size, (sx, sy) = (self._w, self._h), bandwidths(sxy, "sxy", 2)
+        self._add(lambda *given: position_kernel(size, (sx, sy), *given), compat, kernel, normalization)
 
     @with_memory_errors
     def addPairwiseBilateral(
@@ -301,22 +322,30 @@ class DenseCRF2D(DenseCRF):
                 f"Bad shape for pairwise bilateral (Need {need}, got {image.shape}): the width comes first "
                 "in DenseCRF2D(w, h, nlabels), the height in an image."
             )
-        features = self._features(sxy, 5)
-        scale = features.new_tensor(bandwidths(srgb, "srgb", 3))
-        torch.div(torch.tensor(image, dtype=torch.uint8, device="cpu"), scale, out=features[..., 2:])
-        self._add(features.flatten(0, 1), compat, kernel, normalization)
-
-    def _features(self, sxy: Any, count: int) -> Tensor:
-        """``count`` features per pixel, ``(h, w, count)``: first x and y, the rest uninitialised."""
         sx, sy = bandwidths(sxy, "sxy", 2)
-        features = torch.empty(self._h, self._w, count, dtype=torch.float32, device="cpu")
-        x, y = (torch.arange(size, dtype=torch.float32, device="cpu") for size in (self._w, self._h))
-        features[..., 0] = x / sx
-        features[..., 1] = (y / sy).unsqueeze(-1)
-        return features
+        features = positions((self._w, self._h), (sx, sy), 5)
+        for channel, s in enumerate(bandwidths(srgb, "srgb", 3)):
+            np.divide(image[..., channel], np.float32(s), out=features[..., 2 + channel])
+        points = features.reshape(-1, 5)
+        self._add(lambda *given: make_kernel(points, *given), compat, kernel, normalization)
 
 
-def _compatibility(value: Any, num_labels: int) -> Compatibility:
+def _bounded(unary: np.ndarray) -> np.ndarray:
+    """The energies ``(n, labels)`` as an ``Energy`` stores them; raises its errors, for NaN for example."""
+    low, high = unary.min(), unary.max()
+    if low >= -ENERGY and high <= ENERGY:
+        return unary
+    # +inf forbids a label, if its pixel has another label.
+    if low >= -ENERGY and high == np.inf and unary.min(1).max() <= ENERGY:
+        finite = unary.max(where=unary < np.inf, initial=0)
+        if finite <= ENERGY:
+            return unary
+    from fwcrf.pydensecrf import operators
+
+    return operators.bounded(unary)
+
+
+def _compatibility(value: Any, num_labels: int) -> np.ndarray:
     """A vector as a diagonal, or a matrix, symmetrised: added to the energy as they are."""
     found = buffer(value, "compat")
     if found.ndim not in (1, 2):
@@ -332,8 +361,8 @@ def _compatibility(value: Any, num_labels: int) -> Compatibility:
         )
     if not np.isfinite(found).all():
         raise ValueError("compat has NaN or infinite entries; expected finite numbers.")
-    M = torch.tensor(found, dtype=torch.float32, device="cpu")
-    return Diagonal(M) if M.dim() == 1 else Full(symmetric(M))
+    # (M + M') / 2, which does not overflow.
+    return found.copy() if found.ndim == 1 else np.float32(0.5) * found + np.float32(0.5) * found.T
 
 
 def _check_matrix(value: Any, name: str) -> None:

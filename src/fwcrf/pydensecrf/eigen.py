@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fwcrf import _core
 from fwcrf.pydensecrf.arguments import float_array
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class _Values:
-    """float32 memory with numpy's array interface."""
+class _Values(_core.Exporter):
+    """float32 memory with numpy's array interface, and the buffer of ``_values`` for ``memoryview``."""
 
     __slots__ = ("_values",)
     _values: np.ndarray
@@ -30,9 +31,6 @@ class _Values:
     @property
     def __array_interface__(self) -> dict[str, Any]:
         return self._values.__array_interface__
-
-    def __buffer__(self, flags: int) -> memoryview:
-        return memoryview(self._values)  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of shape {self._values.shape}; np.array() converts it>"

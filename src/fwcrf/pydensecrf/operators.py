@@ -1,95 +1,89 @@
-"""The operators of pydensecrf's model: its lattice, its scale, its normalizations.
-
-Its filter blurs the axes in one order, so that it is not quite symmetric, and multiplies by 1 / (1 + 2^-d)
-for d features, for every image. Nothing is fitted to the Gaussian, and the diagonal of the lattice stays.
-Our lattice without calibration has the same results up to float rounding, if points on the border of two
-simplices are put into the same simplex; a grid has many such points. So points are embedded in float32
-arithmetic here, while the rest of the library uses float64.
-"""
+"""pydensecrf's model as an energy of this library, in torch: for other solvers and divergences."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fwcrf.compatibility import Compatibility, Potts
+from fwcrf.compatibility import Compatibility, Diagonal, Full, Potts
+from fwcrf.energy import Energy, inner, linear
 from fwcrf.engine.limits import Refusal
 from fwcrf.engine.model import Model as Engine
-from fwcrf.kernels import Lattice, Normalization
-from fwcrf.kernels.lattice import MAX_DIMENSION
+from fwcrf.kernels import Lattice
 from fwcrf.kernels.operator import Operator
 from fwcrf.pairwise import Kronecker, Pairwise
-from fwcrf.torch_ops.lattice import build_native
+from fwcrf.pydensecrf.kernel import Kernel
+from fwcrf.solvers import Solver, minimize
 from fwcrf.torch_ops.native import kept_property
 from fwcrf.torch_ops.printed import in_one_line
-
-# pydensecrf adds this to row sums before it divides by them.
-_TINY = 1e-20
-# pydensecrf reads points in groups of four, and fills the last group with points at the origin.
-_GROUP = 4
-# Its lattice coordinates are 16-bit integers. Beyond, no result agrees, and points are embedded in float64.
-_FARTHEST = 2**15
+from fwcrf.torch_ops.simplex import softmax
 
 
-def kernel(features: Tensor, normalization: Normalization, weight: float = 1.0) -> Lattice:
-    """``weight`` times the normalised filter over features ``(n, d)``."""
-    n, d = features.shape
-    # The added points have no values, but make lattice cells through which other points reach each other.
-    lattice = _lattice(torch.nn.functional.pad(features, (0, 0, 0, -n % _GROUP)) if n % _GROUP else features)
-    table = lattice.splat[:n]
-    lattice = replace(lattice, index=lattice.index[:n], splat=table, slice=table, order=lattice.order[:n])
-    scale = 1 / (1 + 2.0**-d)
-    sums = scale * lattice.row_sums().unsqueeze(-1) + _TINY
-    left = right = torch.ones_like(sums)
-    if normalization == "symmetric":
-        left = right = sums.rsqrt()
-    elif normalization == "before":
-        right = 1 / sums
-    elif normalization == "after":
-        left = 1 / sums
-    return replace(lattice, splat=table * right, slice=table * (left * (scale * weight)))
+def energy(terms: Sequence[tuple[Kernel, np.ndarray | None]], unary: np.ndarray) -> Energy:
+    """The energy with terms K (x) -I, or K (x) M for a vector or a matrix M, and energies ``(n, labels)``."""
+    labels = unary.shape[1]
+    attractions = [(_lattice(K), K.weight) for K, M in terms if M is None]
+    others = [Kronecker(_lattice(K), _compatibility(K.weight, M), labels) for K, M in terms if M is not None]
+    return Energy(Model(attractions, labels, others), torch.from_numpy(unary))
 
 
-def _lattice(features: Tensor) -> Lattice:
-    """The plain lattice of float32 features, each point embedded in float arithmetic."""
-    d = features.shape[-1]
-    if not 1 <= d <= MAX_DIMENSION:
-        raise ValueError(
-            f"features has {d} rows, one per feature; the lattice takes 1 to {MAX_DIMENSION}. Reduce them, "
-            "by principal components for example."
-        )
-    std = np.float32(math.sqrt(2 / 3) * (d + 1))
-    scale = [float(np.float32(float(std) / math.sqrt((i + 1) * (i + 2)))) for i in range(d)]
-    index, weight, order, neighbors = build_native(features.unsqueeze(0), scale, single_within=_FARTHEST)
-    return Lattice(index[0], weight[0], weight[0], order[0], neighbors, blur="forward")
+def bounded(unary: np.ndarray) -> np.ndarray:
+    """The energies as ``Energy`` stores them. Raises its errors."""
+    return Energy(Model((), unary.shape[1]), torch.from_numpy(unary)).unary.numpy()
+
+
+def marginals(E: Energy, solver: str | Solver, steps: int) -> np.ndarray:
+    """The point of any solver, ``(n, labels)``."""
+    with torch.no_grad():
+        return minimize(E, solver, num_steps=steps).probabilities.contiguous().numpy()
+
+
+def mean_field_step(E: Energy, x: np.ndarray) -> None:
+    """One step of mean field, in the memory of x."""
+    point = torch.from_numpy(x)
+    point.copy_(softmax(E.grad(point), -1.0))
+
+
+def divergence(E: Energy, point: np.ndarray) -> float:
+    """<x, log x> + <u, x> + <x, P x>."""
+    x = torch.from_numpy(point)
+    negative_entropy = torch.xlogy(x, x).sum(dtype=torch.float64)
+    return float(negative_entropy + linear(E.unary, x) + inner(x, E.pairwise(x)))
+
+
+def _lattice(kernel: Kernel) -> Lattice:
+    index, splat, slice, order, neighbors = map(torch.from_numpy, kernel[:5])
+    return Lattice(index, splat, slice, order, neighbors, blur="forward")
+
+
+def _compatibility(weight: float, matrix: np.ndarray) -> Compatibility:
+    M = torch.from_numpy(np.float32(weight) * matrix)
+    return Diagonal(M) if M.dim() == 1 else Full(M)
 
 
 @dataclass(frozen=True)
 class Model(Pairwise):
-    """P = sum_c K_c (x) I, plus terms K (x) M: a negative K_c rewards neighbours with the same label.
+    """P = sum_c w_c K_c (x) I, plus terms K (x) M: a negative w_c rewards neighbours with the same label.
 
-    Potts with weight w is K (x) I with -w in the kernel, up to a constant per pixel. The weight is in the
-    tables of the lattice, where it costs nothing.
+    Potts with weight w is -w K (x) I, up to a constant per pixel.
     """
 
-    operators: Sequence[Lattice]  # weights included
+    attractions: Sequence[tuple[Lattice, float]]
     num_labels: int
     others: Sequence[Kronecker] = ()  # with a vector or a matrix over the labels
 
     __repr__ = in_one_line
 
     def __call__(self, x: Tensor) -> Tensor:
-        parts = (*self.operators, *self.others)
-        if not parts:
-            return torch.zeros_like(x)
-        total = parts[0](x)
-        for part in parts[1:]:
-            total += part(x)
+        total = torch.zeros_like(x)
+        for K, weight in self.attractions:
+            total.add_(K(x), alpha=weight)
+        for other in self.others:
+            total += other(x)
         return total
 
     def engine(self) -> Engine | Refusal:
@@ -97,21 +91,22 @@ class Model(Pairwise):
 
     @kept_property
     def _engine(self) -> Engine | Refusal:
-        """P with Potts terms of weight -1: the same up to a number per pixel, which changes no step."""
-        potts = Potts(torch.tensor(-1.0, dtype=torch.float32, device="cpu"))
-        terms: list[tuple[Operator, Compatibility]] = [(operator, potts) for operator in self.operators]
+        """P with Potts terms of weight -w_c: the same up to a number per pixel, which changes no step."""
+        terms: list[tuple[Operator, Compatibility]] = []
+        for K, weight in self.attractions:
+            terms.append((K, Potts(torch.tensor(-weight, dtype=torch.float32, device="cpu"))))
         terms += [(other.operator, other.compat) for other in self.others]
         return Engine.of(terms)
 
     def to_dense(self) -> Tensor:
         eye = torch.eye(self.num_labels, dtype=torch.float32, device="cpu")
-        same = [torch.kron(K.to_dense(), eye) for K in self.operators]
+        same = [weight * torch.kron(K.to_dense(), eye) for K, weight in self.attractions]
         return torch.stack([*same, *(other.to_dense() for other in self.others)]).sum(0)
 
     def absolute_row_sums(self, num_labels: int) -> Tensor:
         total = torch.zeros(num_labels, dtype=torch.float32, device="cpu")
-        for operator in self.operators:
-            total = total + operator.row_sums().abs().unsqueeze(-1)
+        for K, weight in self.attractions:
+            total = total + (weight * K.row_sums()).abs().unsqueeze(-1)
         for other in self.others:
             total = total + other.absolute_row_sums(num_labels)
         return total

@@ -8,7 +8,7 @@ from numbers import Number
 
 import numpy as np
 
-from fwcrf.torch_ops.native import LARGEST
+from fwcrf.runtime import LARGEST
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ def unary_from_labels(
     assert 0 < gt_prob < 1, f"gt_prob={gt_prob!r} must be in (0,1)"
     if n_labels < 2:
         raise OneLabelError(f"n_labels={n_labels!r}; expected at least 2.")
-    labels = labels.flatten()
+    labels = np.asarray(labels).flatten()  # of a tensor, too
     if labels.dtype.kind == "u":
         # Unsigned 0 - 1 would wrap around; int 0 - 1 is the last row. Numbers from 2^63 on are out of range.
         labels = np.minimum(labels, np.uint64(LARGEST)).astype(np.int64)
@@ -59,6 +59,7 @@ def unary_from_softmax(sm: np.ndarray, scale: float | None = None, clip: float |
     array([[ 0.2876821, 11.512925 ],
            [ 1.3862944, -0.       ]], dtype=float32)
     """
+    sm = np.asarray(sm)
     num_labels = sm.shape[0]
     if scale is not None:
         assert 0 < scale <= 1, f"scale={scale!r} needs to be in (0,1]"
@@ -86,10 +87,15 @@ def create_pairwise_gaussian(sdims: Sequence[float], shape: Sequence[int]) -> np
             f"sdims has {len(sdims)} entries for a grid of {len(shape)} axes, {tuple(shape)}; expected one "
             "per axis. If one axis holds channels, pass it as chdim=."
         )
+    return _positions(sdims, shape)
+
+
+def _positions(sdims: Sequence[float], shape: Sequence[int]) -> np.ndarray:
+    """Positions of a grid, ``(axes, n)``, divided by ``sdims``; axes beyond its entries are not scaled."""
     positions = np.indices(tuple(shape), dtype=np.float32)
     for axis, s in enumerate(sdims):
         positions[axis] /= s
-    return positions.reshape(len(sdims), -1)
+    return positions.reshape(len(positions), -1)
 
 
 def create_pairwise_bilateral(
@@ -98,16 +104,16 @@ def create_pairwise_bilateral(
     """Positions divided by ``sdims``, then values divided by ``schan``: ``(axes + channels, n)``.
 
     Features for ``addPairwiseEnergy``. ``chdim`` is the axis of the channels, or -1 for a grey image or
-    volume without such an axis.
+    volume without such an axis. Axes beyond the entries of ``sdims`` are not scaled, nor are channels beyond
+    the entries of ``schan``.
     """
-    values = img.astype(np.float32)  # a copy
+    values = np.asarray(img).astype(np.float32)  # a copy
     values = values[np.newaxis] if chdim == -1 else np.moveaxis(values, chdim, 0)
     if isinstance(schan, Number):
         schan = [schan] * len(values)  # type: ignore[list-item]
-    # Channels beyond the entries of schan are not scaled.
     for channel, s in enumerate(schan):  # type: ignore[arg-type]
         values[channel] /= s
-    positions = create_pairwise_gaussian(sdims, values.shape[1:])
+    positions = _positions(sdims, values.shape[1:])
     return np.concatenate([positions, values.reshape(len(values), -1)])
 
 

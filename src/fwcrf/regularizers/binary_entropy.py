@@ -18,6 +18,7 @@ from fwcrf.regularizers.regularizer import (
     over_nodes,
     smallest,
 )
+from fwcrf.torch_ops.precision import widest
 from fwcrf.torch_ops.printed import in_one_line
 
 
@@ -48,7 +49,7 @@ class BinaryEntropy(SumOverNodes):
 
     def per_node(self, x: Tensor) -> Tensor:
         terms = torch.special.xlogy(x, x) + torch.special.xlog1py(1 - x, -x)
-        return over_nodes(self.weight) * terms.sum(-1, dtype=torch.float64)
+        return over_nodes(self.weight) * terms.sum(-1, dtype=widest(x.device))
 
     def grad(self, x: Tensor) -> Tensor:
         return like(self.weight, x) * (torch.log(x) - torch.log1p(-x))

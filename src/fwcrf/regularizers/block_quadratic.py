@@ -18,6 +18,7 @@ from fwcrf.regularizers.linear import Linear, PerNode
 from fwcrf.regularizers.mixed import Mixed
 from fwcrf.regularizers.regularizer import SumOverNodes, Weight, check_weight, like, over_nodes, smallest
 from fwcrf.torch_ops.native import has_values, matmul
+from fwcrf.torch_ops.precision import widest
 from fwcrf.torch_ops.printed import in_one_line
 
 _MAX_ROUNDS, _STEPS_PER_ROUND = 200, 10
@@ -112,10 +113,10 @@ class BlockQuadratic(SumOverNodes):
         return _Argmin.apply(c, self.matrix.to(c), *tensors, self.quadratic, tolerance)
 
     def per_node(self, x: Tensor) -> Tensor:
-        form = (x * matmul(x, self.matrix.to(x))).sum(-1, dtype=torch.float64)
+        form = (x * matmul(x, self.matrix.to(x))).sum(-1, dtype=widest(x.device))
         value = 0.5 * over_nodes(self._weight) * form
         if self.linear is not None:
-            value = value + torch.where(x == 0, 0.0, x * self.linear.to(x)).sum(-1, dtype=torch.float64)
+            value = value + torch.where(x == 0, 0.0, x * self.linear.to(x)).sum(-1, dtype=widest(x.device))
         return value if self.quadratic else value + Entropy(self.entropy).per_node(x)
 
     def grad(self, x: Tensor) -> Tensor:
@@ -136,7 +137,7 @@ class BlockQuadratic(SumOverNodes):
         if not self.quadratic:
             return super().curvature(d)
         return (
-            over_nodes(self._weight) * (d * matmul(d, self.matrix.to(d))).sum(-1, dtype=torch.float64)
+            over_nodes(self._weight) * (d * matmul(d, self.matrix.to(d))).sum(-1, dtype=widest(d.device))
         ).sum(-1)
 
 
@@ -189,7 +190,7 @@ def _gap(z: Tensor, x: Tensor, matrix: Tensor, weight: Tensor, part: Simplex | E
     slope = slope - slope.amin(-1, keepdim=True)
 
     def value(y: Tensor) -> Tensor:
-        return part.per_node(y) + torch.where(y == 0, 0.0, slope * y).sum(-1, dtype=torch.float64)
+        return part.per_node(y) + torch.where(y == 0, 0.0, slope * y).sum(-1, dtype=widest(y.device))
 
     return (value(x) - value(part.argmin(slope))).unsqueeze(-1)
 

@@ -18,6 +18,7 @@ from fwcrf.regularizers.regularizer import (
     scaled,
     smallest,
 )
+from fwcrf.torch_ops.precision import widest
 from fwcrf.torch_ops.printed import in_one_line
 from fwcrf.torch_ops.simplex import project_onto_simplex, softmax
 
@@ -43,7 +44,7 @@ class Simplex(SumOverNodes):
         return (labels == c.argmin(-1, keepdim=True)).to(c.dtype)
 
     def per_node(self, x: Tensor) -> Tensor:
-        return x.new_zeros(x.shape[:-1], dtype=torch.float64)
+        return x.new_zeros(x.shape[:-1], dtype=widest(x.device))
 
     def grad(self, x: Tensor) -> Tensor:
         return torch.zeros_like(x)
@@ -52,7 +53,7 @@ class Simplex(SumOverNodes):
         return 0.0, 0.0
 
     def curvature(self, d: Tensor) -> Tensor:
-        return d.new_zeros(d.shape[:-2], dtype=torch.float64)
+        return d.new_zeros(d.shape[:-2], dtype=widest(d.device))
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Entropy(SumOverNodes):
         return softmax(*scaled(c, self.weight))
 
     def per_node(self, x: Tensor) -> Tensor:
-        return over_nodes(self.weight) * torch.special.xlogy(x, x).sum(-1, dtype=torch.float64)
+        return over_nodes(self.weight) * torch.special.xlogy(x, x).sum(-1, dtype=widest(x.device))
 
     def grad(self, x: Tensor) -> Tensor:
         return like(self.weight, x) * (torch.log(x) + 1)
@@ -117,7 +118,7 @@ class SquaredL2(SumOverNodes):
         return project_onto_simplex(*scaled(c, self.weight))
 
     def per_node(self, x: Tensor) -> Tensor:
-        return 0.5 * over_nodes(self.weight) * x.square().sum(-1, dtype=torch.float64)
+        return 0.5 * over_nodes(self.weight) * x.square().sum(-1, dtype=widest(x.device))
 
     def grad(self, x: Tensor) -> Tensor:
         return like(self.weight, x) * x

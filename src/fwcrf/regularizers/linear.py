@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fwcrf.regularizers.regularizer import Regularizer, SumOverNodes
+from fwcrf.torch_ops.precision import widest
 from fwcrf.torch_ops.printed import in_one_line
 
 
@@ -47,7 +48,7 @@ class Linear(SumOverNodes):
         linear = self.linear.to(x)
         # inf * 0 = 0: a forbidden label with x = 0 costs nothing.
         terms = torch.where(x == 0, 0.0, x * linear)
-        return self.g.per_node(x) + terms.sum(-1, dtype=torch.float64)
+        return self.g.per_node(x) + terms.sum(-1, dtype=widest(x.device))
 
     def grad(self, x: Tensor) -> Tensor:
         return self.g.grad(x) + self.linear.to(x)

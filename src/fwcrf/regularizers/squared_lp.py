@@ -18,6 +18,7 @@ from fwcrf.regularizers.regularizer import (
     over_nodes,
     smallest,
 )
+from fwcrf.torch_ops.precision import wide
 from fwcrf.torch_ops.printed import in_one_line
 
 
@@ -59,7 +60,7 @@ class SquaredLp(SumOverNodes):
         return SquaredL2(self.weight).argmin(c) if self.p == 2 else _argmin(c, self.p, self.weight)
 
     def per_node(self, x: Tensor) -> Tensor:
-        return 0.5 * over_nodes(self.weight) * _norm(x, self.p).squeeze(-1).double().square()
+        return 0.5 * over_nodes(self.weight) * wide(_norm(x, self.p).squeeze(-1)).square()
 
     def grad(self, x: Tensor) -> Tensor:
         norm = _norm(x, self.p)

@@ -19,6 +19,7 @@ from fwcrf.regularizers.regularizer import (
     over_nodes,
     smallest,
 )
+from fwcrf.torch_ops.precision import widest
 from fwcrf.torch_ops.printed import in_one_line
 
 
@@ -70,7 +71,7 @@ class Tsallis(SumOverNodes):
 
     def per_node(self, x: Tensor) -> Tensor:
         terms = torch.special.xlogy(x, x) if self.alpha == 1 else x * self._power(x) / self.alpha
-        return over_nodes(self.weight) * terms.sum(-1, dtype=torch.float64)
+        return over_nodes(self.weight) * terms.sum(-1, dtype=widest(x.device))
 
     def grad(self, x: Tensor) -> Tensor:
         power = torch.log(x) if self.alpha == 1 else self._power(x)

@@ -117,6 +117,7 @@ def _guess(name: str) -> str:
 
 
 def _on_graphs() -> Mapping[str, Callable[..., Solver]]:
-    from fwcrf.lp.named import NAMED  # late: that package imports this one
+    from fwcrf.graphs.sequential import NAMED as SEQUENTIAL  # late: these packages import this one
+    from fwcrf.lp.named import NAMED
 
-    return NAMED
+    return {**SEQUENTIAL, **NAMED}

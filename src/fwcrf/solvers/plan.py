@@ -1,6 +1,6 @@
 """The one door to the engine: a plan for a solver on an energy, or the reason for the generic path.
 
-A ``Plan`` runs all steps in one native call. A ``Refusal`` says, in a sentence, why the solver's own
+A ``Plan`` runs all steps natively. A ``Refusal`` says, in a sentence, why the solver's own
 ``step`` is called instead. Solvers and regularizers know nothing of the engine: ``as_updates`` recognises
 them by type.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import torch
@@ -46,23 +46,42 @@ class Plan:
     model: Model
     updates: Sequence[Update]
     settings: Settings = NUMBERS
+    least_change: float | None = None  # see ``minimize``
+    reads: list[int] = field(default_factory=list)  # pixels that each step of the last run read
 
     __repr__ = in_one_line
 
     def run(self, x0: Tensor | None, unary: Tensor) -> Tensor:
         """The point after the last step, from ``x0`` or from softmax(-unary) if it is None."""
-        return self.model.run(x0, unary, self.updates, self.settings)
+        return self.model.run(x0, unary, self.updates, self.settings, self.reads, self.least_change)
 
     def __str__(self) -> str:
-        return f"native engine: {len(self.updates)} steps in one call ({', '.join(self.model.methods)})"
+        kernels = ", ".join(self.model.methods)
+        return f"native engine: {len(self.updates)} steps in one call ({kernels}){self._lazy()}"
+
+    def _lazy(self) -> str:
+        """The steps of the last run that did not read every pixel."""
+        pixels = max(self.reads, default=0)
+        some = [count for count in self.reads if 0 < count < pixels]
+        still, text = self.reads.count(0), ""
+        if some:
+            text = f", {len(some)} of them lazy, of {sum(some) / len(some) / pixels:.1%} of the pixels"
+        return text + (f"; nothing changed before the last {still}" if still else "")
 
 
 def plan(
-    f: Energy, solver: Solver, x0: Tensor | None, num_steps: int, *, watched: bool = False
+    f: Energy,
+    solver: Solver,
+    x0: Tensor | None,
+    num_steps: int,
+    *,
+    watched: bool = False,
+    least_change: float | None = None,
 ) -> Plan | Refusal:
     """The plan for ``num_steps`` steps from ``x0``, or from softmax(-unary) if it is None; else a refusal.
 
-    ``watched`` if a trace, a tolerance or a callback reads every iterate.
+    ``watched`` if a trace, a tolerance or a callback reads every iterate. ``least_change`` is as in
+    ``minimize``.
     """
     updates = as_updates(solver, num_steps)
     known = not isinstance(updates, Refusal) and type(solver) is FrankWolfe
@@ -76,7 +95,7 @@ def plan(
     if isinstance(model, Refusal):
         return model
     refusal = model.refuse(f.unary if x0 is None else x0, f.unary, updates, settings)
-    return Plan(model, updates, settings) if refusal is None else refusal
+    return Plan(model, updates, settings, least_change) if refusal is None else refusal
 
 
 def arrays_per_label(

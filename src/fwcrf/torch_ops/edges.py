@@ -24,7 +24,7 @@ from fwcrf.torch_ops.native import (
     threads_for,
 )
 
-Graph = tuple[Tensor, Tensor, Tensor, Tensor]  # first, neighbor, slot, edges: see graphs.adjacency
+Graph = tuple[Tensor, Tensor, Tensor, Tensor]  # first, neighbor, slot, edges: see adjacency
 
 
 def edge_sum(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fwcrf import _core
+from fwcrf.torch_ops import triton_engine
 from fwcrf.torch_ops.native import check_finite, differentiated, matmul, register, threads_for, untraced
 
 _CHUNK_BYTES = 16 << 20
@@ -27,7 +28,13 @@ def exact_block(x: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 def exact_sums(rows: Tensor, columns: Tensor) -> Tensor:
     """sum_j exp(-|rows_i - columns_j|^2 / 2), ``(*batch, rows)``."""
-    if not untraced(rows) or differentiated(rows, columns):
+    learned = differentiated(rows, columns)
+    if not learned and triton_engine.serves(rows):
+        from fwcrf.torch_ops import lattice_fit_triton
+
+        flat = (t.reshape(-1, *t.shape[-2:]) for t in (rows, columns))
+        return lattice_fit_triton.gaussian_sums(*flat).view(rows.shape[:-1])
+    if not untraced(rows) or learned:
         return _Exact.apply(columns.new_ones(*columns.shape[:-1], 1), rows, columns, False).squeeze(-1)
     out = rows.new_empty(rows.shape[:-1])
     left, right = (t.detach().reshape(-1, *t.shape[-2:]).contiguous() for t in (rows, columns))
@@ -94,20 +101,21 @@ class _Exact(torch.autograd.Function):
         x, rows, columns = ctx.saved_tensors
         needs_x, needs_rows, needs_columns, _ = ctx.needs_input_grad
         grad_x = grad_rows = grad_columns = None
-        if needs_x or needs_columns:
-            back = _Exact.apply(g, columns, rows, False)
-            grad_x = back.sum_to_size(x.shape)
-            if needs_columns:
-                grad_columns = _pull(x, g, columns, rows, back).sum_to_size(columns.shape)
+        if needs_columns:
+            back, grad_columns = _pull(x, g, columns, rows)
+            grad_x, grad_columns = back.sum_to_size(x.shape), grad_columns.sum_to_size(columns.shape)
+        elif needs_x:
+            grad_x = _Exact.apply(g, columns, rows, False).sum_to_size(x.shape)
         if needs_rows:
-            forward = _Exact.apply(x, rows, columns, False)
-            grad_rows = _pull(g, x, rows, columns, forward).sum_to_size(rows.shape)
+            grad_rows = _pull(g, x, rows, columns)[1].sum_to_size(rows.shape)
         return grad_x, grad_rows, grad_columns, None
 
 
-def _pull(left: Tensor, right: Tensor, at: Tensor, other: Tensor, filtered: Tensor) -> Tensor:
-    """sum_j k_ij <left_i, right_j> (other_j - at_i), with ``filtered`` = K right."""
+def _pull(left: Tensor, right: Tensor, at: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """K right, and sum_j k_ij <left_i, right_j> (other_j - at_i)."""
     outer = (right.unsqueeze(-1) * other.unsqueeze(-2)).flatten(-2)
-    moved = _Exact.apply(outer, at, other, False).unflatten(-1, (right.shape[-1], other.shape[-1]))
+    both = torch.cat([right.expand(*outer.shape[:-1], -1), outer], -1)
+    filtered, moved = _Exact.apply(both, at, other, False).tensor_split([right.shape[-1]], -1)
+    moved = moved.unflatten(-1, (right.shape[-1], other.shape[-1]))
     pulled = (left.unsqueeze(-1) * moved).sum(-2)
-    return pulled - at * (left * filtered).sum(-1, keepdim=True)
+    return filtered, pulled - at * (left * filtered).sum(-1, keepdim=True)

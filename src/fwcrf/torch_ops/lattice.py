@@ -7,8 +7,7 @@ for it could not be compiled.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import torch
 from torch import Tensor
 
 from fwcrf import _core
+from fwcrf.lattice_geometry import refuse_features
 from fwcrf.torch_ops import lattice_device, lattice_torch
 from fwcrf.torch_ops.native import (
     check_finite,
@@ -26,13 +26,11 @@ from fwcrf.torch_ops.native import (
     threads_for,
     untraced,
 )
+from fwcrf.torch_ops.precision import wide
 
 # Sums below LEAST and ratios beyond MOST are noise, and so are their derivatives.
 LEAST, MOST = 1e-6, 8.0
 _TABLED = 6  # up to this many corners, one 64-bit word has a bit for every set of axes
-_PER_WORD = 12  # axes of an order that fit into one int64
-# Beyond this many lattice cells from the origin a double no longer resolves a cell.
-_FARTHEST = 2.0**45
 
 
 # --- build -----------------------------------------------------------------------------------------
@@ -57,7 +55,7 @@ def build_native(
     low, high = quotient_bounds(features, scale)
     d = features.shape[-1]
     single = max(map(abs, (*low, *high))) * (d + 1) < single_within
-    words = order_words(d + 1)
+    words = _core.order_words(d + 1)
     index = empty((*features.shape[:-1], d + 1), torch.int32)
     weight = empty(index.shape, features.dtype)
     order = empty((*features.shape[:-1], words), torch.int64)
@@ -70,11 +68,6 @@ def build_native(
     return index, weight, order, neighbors
 
 
-def order_words(corners: int) -> int:
-    """The number of int64 that hold the order of this many axes, five bits each."""
-    return -(-corners // _PER_WORD)
-
-
 def quotient_bounds(features: Tensor, scale: Sequence[float]) -> tuple[list[int], list[int]]:
     """Bounds on the first d lattice quotients of all points, from bounds on the features."""
     d = features.shape[-1]
@@ -82,37 +75,17 @@ def quotient_bounds(features: Tensor, scale: Sequence[float]) -> tuple[list[int]
     if rows.is_cpu:
         finite, lowest, highest = _core.feature_bounds(rows)
     else:
-        least, most = rows.aminmax(dim=0)
-        finite = bool(torch.isfinite(rows).all())
-        lowest, highest = least.tolist(), most.tolist()
+        # One wait for the device. NaN and infinity show in the extremes.
+        extremes = torch.stack(rows.aminmax(dim=0)).cpu()
+        finite = bool(torch.isfinite(extremes).all())
+        lowest, highest = extremes.tolist()
     if not finite:
-        bad = int((~torch.isfinite(rows)).any(-1).sum())
-        raise ValueError(
-            f"features are NaN or infinite for {bad} of {len(rows)} points; expected finite numbers. "
-            "Check the image for missing values, and that no bandwidth is too small for its units."
-        )
-    low = [v * s for v, s in zip(lowest, scale, strict=True)]
-    high = [v * s for v, s in zip(highest, scale, strict=True)]
-    limit = _FARTHEST / (d + 1) / max(scale)
-    if max(abs(v) for v in (*low, *high)) * (d + 1) > _FARTHEST:
-        raise ValueError(
-            f"features reach {max(map(abs, (*lowest, *highest))):.3g} standard deviations from the origin; "
-            f"expected less than about {limit:.2g}. Use larger bandwidths, or subtract the mean from the "
-            "features."
-        )
-    # Coordinate j of the elevated point is sum_{i >= j} c_i - j c_{j-1}.
-    least = [sum(low[j:]) - (j * high[j - 1] if j else 0.0) for j in range(d)]
-    most = [sum(high[j:]) - (j * low[j - 1] if j else 0.0) for j in range(d)]
-    return (
-        [math.floor(v / (d + 1)) - 2 for v in least],
-        [math.ceil(v / (d + 1)) + 2 for v in most],
-    )
+        refuse_features(int((~torch.isfinite(rows)).any(-1).sum()), len(rows))
+    return _core.quotient_range(lowest, highest, scale)
 
 
 def _build_portable(features: Tensor, scale: Sequence[float]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    low, high = quotient_bounds(features, scale)
-    with torch.no_grad():
-        return lattice_torch.build(features, scale, low, high)
+    return lattice_device.build(features, scale, *quotient_bounds(features, scale))
 
 
 def _build_fake(features: Tensor, scale: Sequence[float]) -> tuple[Tensor, ...]:
@@ -121,7 +94,7 @@ def _build_fake(features: Tensor, scale: Sequence[float]) -> tuple[Tensor, ...]:
     return (
         features.new_empty(batch, n, d + 1, dtype=torch.int32),
         features.new_empty(batch, n, d + 1),
-        features.new_empty(batch, n, order_words(d + 1), dtype=torch.int64),
+        features.new_empty(batch, n, _core.order_words(d + 1), dtype=torch.int64),
         features.new_empty(d + 1, vertices, 2, dtype=torch.int32),
     )
 
@@ -153,7 +126,16 @@ class _Attach(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        return lattice_torch.embedding_adjoint(g, ctx.saved_tensors[0], ctx.scale), None, None, None
+        (order,) = ctx.saved_tensors
+        if torch.is_grad_enabled() or not untraced(g):
+            return lattice_torch.embedding_adjoint(g, order, ctx.scale), None, None, None
+        rows, d = g.numel() // g.shape[-1], g.shape[-1] - 1
+        out = empty((*g.shape[:-1], d), g.dtype)
+        _core.embedding_adjoint(
+            g.contiguous().view(rows, d + 1), order.view(rows, -1), np.array(ctx.scale, dtype=np.float64),
+            out.view(rows, d), threads_for(8 * out.numel()),
+        )  # fmt: skip
+        return out, None, None, None
 
 
 # --- filter ----------------------------------------------------------------------------------------
@@ -274,7 +256,11 @@ class _Filter(torch.autograd.Function):
                 if slice is None
                 else filtered(g, slice, splat, shift, back)
             )
-        if ctx.learned:
+        if ctx.learned and slice is None and order == 0 and untraced(g) and not differentiated(g, x, splat):
+            of_splat, of_shift = torch.zeros_like(splat), torch.zeros_like(splat[:, 0])
+            add_filter_slopes(x, g, None, index, splat, neighbors, ctx.tap, ctx.identity, of_splat, of_shift)
+            grads[2], grads[5] = of_splat, None if shift is None else of_shift
+        elif ctx.learned:
             if ctx.needs_input_grad[2]:
                 grads[2] = corners(x, g, splat if slice is None else slice, back)
                 if slice is None:
@@ -286,15 +272,46 @@ class _Filter(torch.autograd.Function):
         return tuple(grads)
 
 
-def filter_slopes(
-    x: Tensor, g: Tensor, index: Tensor, splat: Tensor, neighbors: Tensor, tap: float, identity: float
-) -> Tensor:
-    """The derivative of <g, filtered x> in the weights, of a symmetric filter; ``(n, corners)``."""
-    tables = index, splat, neighbors, tap, identity, 0
-    return _corner_dots(x, g, *tables).add_(_corner_dots(g, x, *tables))
+def add_filter_slopes(
+    x: Tensor,
+    g: Tensor,
+    matrix: Tensor | None,
+    index: Tensor,
+    splat: Tensor,
+    neighbors: Tensor,
+    tap: float,
+    identity: float,
+    of_weights: Tensor,
+    of_shift: Tensor,
+) -> None:
+    """Add the derivatives of <g, filtered x M> in the weights and the shift, of a symmetric filter and M.
+
+    They are ``(n, corners)`` and ``(n)``. M is the identity if ``matrix`` is None.
+    """
+    for parts in _panels(g, x, matrix):
+        _add_corner_dots(*parts, index, splat, neighbors, tap, identity, 0, of_weights, of_shift)
+
+
+def add_row_products(x: Tensor, g: Tensor, matrix: Tensor | None, out: Tensor) -> None:
+    """Add <g_i, x_i M> to ``out``: of each image, or summed over all images if ``out`` has no batch."""
+    n = x.shape[-2]
+    g, x = (t.reshape(-1, *t.shape[-2:]) for t in (g, x))
+    for left, values, M in _panels(g, x, matrix):
+        _core.row_products(left, values, M, out.view(-1, n), threads_for(4 * values.numel()))
 
 
 _CHANNELS = {torch.float32: 4 * _core.ModelF32.lanes(), torch.float64: 4 * _core.ModelF64.lanes()}
+
+
+def _panels(
+    left: Tensor, v: Tensor, matrix: Tensor | None = None
+) -> Iterator[tuple[Tensor, Tensor, Tensor | None]]:
+    """``left`` and v in panels of as many channels as native code takes, and the matrix if there is one."""
+    left, v, most = left.detach(), v.detach(), _CHANNELS[v.dtype]
+    if matrix is not None and v.shape[-1] > most:
+        v, matrix = v @ matrix, None
+    for lefts, values in zip(left.split(most, -1), v.split(most, -1), strict=True):
+        yield lefts.contiguous(), values.contiguous(), matrix if matrix is None else matrix.contiguous()
 
 
 def _corner_dots(
@@ -308,13 +325,28 @@ def _corner_dots(
     order: int,
 ) -> Tensor:
     out = empty(splat.shape, splat.dtype).zero_()
-    parts = (t.detach().split(_CHANNELS[v.dtype], -1) for t in (left, v))
-    for lefts, values in zip(*parts, strict=True):
-        _core.corner_dots(
-            lefts.contiguous(), values.contiguous(), index, splat.detach().contiguous(), neighbors, tap,
-            identity, order, out, threads_for(v[0].numel() * index.shape[-1]),
-        )  # fmt: skip
+    for parts in _panels(left, v):
+        _add_corner_dots(*parts, index, splat, neighbors, tap, identity, order, out, None)
     return out
+
+
+def _add_corner_dots(
+    left: Tensor,
+    v: Tensor,
+    matrix: Tensor | None,
+    index: Tensor,
+    splat: Tensor,
+    neighbors: Tensor,
+    tap: float,
+    identity: float,
+    order: int,
+    dots: Tensor,
+    products: Tensor | None,
+) -> None:
+    _core.corner_dots(
+        left, v, matrix, index, splat.detach().contiguous(), neighbors, tap, identity, order, dots, products,
+        threads_for(v[0].numel() * index.shape[-1]),
+    )  # fmt: skip
 
 
 # --- passes over the weights -----------------------------------------------------------------------
@@ -325,7 +357,11 @@ def placed(weight: Tensor, exponent: float, factor: Tensor) -> Tensor:
 
     ``factor`` has one number for each image: ``(*batch, 1)``.
     """
-    if not untraced(weight) or differentiated(weight, factor):
+    learned = differentiated(weight, factor)
+    found = None if learned or untraced(weight) else lattice_device.placed(weight, exponent, factor)
+    if found is not None:
+        return found
+    if not untraced(weight) or learned:
         return weight * (factor.unsqueeze(-1) * (exponent * weight.square().sum(-1, keepdim=True)).exp())
     out, rows = empty(weight.shape, weight.dtype), weight.shape[-2:]
     given, factors = weight.detach().contiguous().view(-1, *rows), factor.detach().contiguous().view(-1)
@@ -366,7 +402,12 @@ def fitted_scale(exact: Tensor, approximate: Tensor, fallback: float, dtype: tor
 
     ``fallback`` if the approximate sums are almost 0: no pair of the sample is near.
     """
-    exact, sums = exact.double(), approximate.double()
+    on_device = not exact.is_cpu and exact.dtype == approximate.dtype == dtype
+    if on_device and not differentiated(exact, approximate):
+        found = lattice_device.fitted(exact, approximate, fallback, LEAST, MOST)
+        if found is not None:
+            return found
+    exact, sums = (t.double() if t.is_cpu else wide(t) for t in (exact, approximate))
     # Far-apart points meet only in the tails of the kernel, where the ratio means nothing.
     fitted = ratio((sums * exact).sum(-1, keepdim=True), sums.square().sum(-1, keepdim=True), fallback)
     return fitted.clamp(fallback / MOST, fallback * MOST).to(dtype)
@@ -387,29 +428,28 @@ def symmetric_lattice(
     exponent: float,
     tap: float,
     identity: float,
-) -> tuple[Tensor, Tensor, Tensor, tuple[float, float]] | None:
+) -> tuple[Tensor, Tensor, Tensor] | None:
     """``placed`` weights of a kernel with ones on its diagonal, divided by the roots of its row sums.
 
-    Also two diagonals, and the extremes of the row sums. The first diagonal, added to the kernel of the
-    weights, completes the normalised kernel; the second one removes the self-edges instead. None if torch
-    traces or differentiates the call, or for more corners than the native code takes.
+    Also two diagonals. The first one, added to the kernel of the weights, completes the normalised kernel;
+    the second one removes the self-edges instead. None if torch traces or differentiates the call, or for
+    more corners than the native code takes.
     """
-    if (
-        not untraced(weight)
-        or differentiated(weight, factor)
-        or weight.shape[-1] > _TABLED
-        or not weight.numel()
-    ):
+    if differentiated(weight, factor) or not weight.numel():
+        return None
+    if not untraced(weight):
+        return lattice_device.symmetric(index, weight, order, neighbors, factor, exponent, tap, identity)
+    if weight.shape[-1] > _TABLED:
         return None
     out, rows = empty(weight.shape, weight.dtype), weight.shape[-2:]
     shift, minus = empty_like(weight[..., 0], 2)
     given = weight.detach().contiguous().view(-1, *rows)
-    found = _core.normalize(
+    _core.normalize(
         index.view(-1, *rows), given, order.view(-1, rows[0], 1), neighbors,
         factor.detach().contiguous().view(-1), exponent, tap, identity, out.view(-1, *rows),
         shift.view(-1, rows[0]), minus.view(-1, rows[0]), threads_for(32 * out.numel()),
     )  # fmt: skip
-    return out, shift, minus, found
+    return out, shift, minus
 
 
 def scaled_rows(weight: Tensor, factor: Tensor) -> Tensor:
@@ -449,7 +489,7 @@ def lattice_diagonal(
 def _diagonal_portable(
     weight: Tensor, index: Tensor, order: Tensor, neighbors: Tensor, tap: float, identity: float
 ) -> Tensor:
-    return lattice_torch.diagonal(weight, index, order, neighbors, tap, identity)
+    return lattice_device.diagonal(weight, index, order, neighbors, tap, identity)
 
 
 def _diagonal_native(weight, index, order, neighbors, tap, identity, slopes=None):  # type: ignore

@@ -1,24 +1,27 @@
-"""The lattice filter on devices other than the CPU: Triton on GPUs if it is installed, else plain torch."""
+"""The lattice on devices other than the CPU: Triton on GPUs where it works, else plain torch."""
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.util import find_spec
-from types import ModuleType
+from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
-from fwcrf.torch_ops import lattice_torch
+from fwcrf.torch_ops import lattice_torch, triton_engine
 
 
-@cache
-def triton_engine() -> ModuleType | None:
-    """The Triton engine, imported on first use because it is slow to import; None if not installed."""
-    if find_spec("triton") is None:
-        return None
-    from fwcrf.torch_ops import lattice_triton
+def build(
+    features: Tensor, scale: Sequence[float], low: Sequence[int], high: Sequence[int]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """``index``, ``weight``, ``order`` and ``neighbors``, without gradients; the host waits once."""
+    if triton_engine.serves(features):
+        from fwcrf.torch_ops import lattice_build_triton
 
-    return lattice_triton
+        found = lattice_build_triton.build(features, scale, low, high)
+        if found is not None:
+            return found
+    with torch.no_grad():
+        return lattice_torch.build(features, scale, low, high)
 
 
 def filter(
@@ -33,6 +36,65 @@ def filter(
     order: int,
 ) -> Tensor:
     """diag(shift) x + slice (blur + identity I) splat' x, without waiting for the device."""
-    triton = triton_engine() if x.is_cuda else None
-    engine = triton if triton is not None and triton.takes(x) else lattice_torch
-    return engine.filter(x, index, splat, slice, neighbors, shift, tap, identity, order)
+    arguments = x, index, splat, slice, neighbors, shift, tap, identity, order
+    # Triton's additions to vertices are atomic, in any order.
+    if triton_engine.serves(x) and not torch.are_deterministic_algorithms_enabled():
+        from fwcrf.torch_ops import lattice_triton
+
+        return lattice_triton.filter(*arguments)
+    return lattice_torch.filter(*arguments)
+
+
+def diagonal(
+    weight: Tensor, index: Tensor, order: Tensor, neighbors: Tensor, tap: float, identity: float
+) -> Tensor:
+    """The diagonal of slice (blur + identity I) slice', (n,)."""
+    arguments = weight, index, order, neighbors, tap, identity
+    if triton_engine.serves(weight):
+        from fwcrf.torch_ops import lattice_diagonal_triton
+
+        return lattice_diagonal_triton.diagonal(*arguments)
+    return lattice_torch.diagonal(*arguments)
+
+
+def placed(weight: Tensor, exponent: float, factor: Tensor) -> Tensor | None:
+    """``lattice.placed`` in one launch; None without Triton."""
+    if not triton_engine.serves(weight):
+        return None
+    from fwcrf.torch_ops import lattice_fit_triton
+
+    return lattice_fit_triton.place(weight, exponent, factor)
+
+
+def fitted(exact: Tensor, approximate: Tensor, fallback: float, least: float, most: float) -> Tensor | None:
+    """``lattice.fitted_scale`` in one launch; None without Triton."""
+    if not triton_engine.serves(exact):
+        return None
+    from fwcrf.torch_ops import lattice_fit_triton
+
+    return lattice_fit_triton.fitted(exact, approximate, fallback, least, most)
+
+
+def symmetric(
+    index: Tensor,  # (*batch, n, corners), as are weight and order
+    weight: Tensor,
+    order: Tensor,
+    neighbors: Tensor,
+    factor: Tensor,
+    exponent: float,
+    tap: float,
+    identity: float,
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """``lattice.symmetric_lattice``, without waiting for the device; None without Triton."""
+    if not triton_engine.serves(weight):
+        return None
+    from fwcrf.torch_ops import lattice_fit_triton
+
+    placed = lattice_fit_triton.place(weight, exponent, factor).flatten(0, -2)
+    index, order = index.flatten(0, -2), order.flatten(0, -2)
+    own = diagonal(placed, index, order, neighbors, tap, identity)
+    ones = placed.new_ones(1, len(placed), 1)
+    sliced = filter(ones, index, placed, None, neighbors, None, tap, identity, 0).view(-1)
+    out, shift, minus = lattice_fit_triton.divide(placed, own, sliced)
+    points = weight.shape[:-1]
+    return out.view(weight.shape), shift.view(points), minus.view(points)

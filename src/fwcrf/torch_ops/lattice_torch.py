@@ -1,8 +1,9 @@
 """The permutohedral lattice in plain torch operations, for any device.
 
 It builds the same lattice as the native engine, vertex for vertex: the embedding does the same
-double-precision operations in the same order, and vertices are numbered by first touch. Autograd
-sees through it: its gradients are the reference in tests of the native engine.
+double-precision operations in the same order, and vertices are numbered by first touch. A device without
+double precision computes in single, so that points at the border of a simplex may be put into the next one.
+Autograd sees through it: its gradients are the reference in tests of the native engine.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
+
+from fwcrf.torch_ops.precision import running_sums, wide
 
 _ORDER_BITS, _PER_WORD = 5, 12
 
@@ -32,11 +35,11 @@ def embed(features: Tensor, scale: Sequence[float]) -> tuple[Tensor, Tensor, Ten
     """The simplex around each point: quotients and order of axes (int64), barycentric weights."""
     d = features.shape[-1]
     corners = d + 1
-    scaled = features.double() * torch.tensor(scale, dtype=torch.float64, device=features.device)
-    elevated: list[Tensor] = [scaled[..., 0]] * corners
-    total = torch.zeros_like(scaled[..., 0])
+    given = wide(features)
+    elevated: list[Tensor] = [given[..., 0]] * corners
+    total = torch.zeros_like(given[..., 0])
     for j in range(d, 0, -1):
-        c = scaled[..., j - 1]
+        c = given[..., j - 1] * scale[j - 1]
         elevated[j] = total - j * c
         total = total + c
     elevated[0] = total
@@ -44,18 +47,15 @@ def embed(features: Tensor, scale: Sequence[float]) -> tuple[Tensor, Tensor, Ten
     with torch.no_grad():
         quotient = torch.round(e * (1.0 / corners))
         residual = e - quotient * corners
-        excess = quotient.sum(-1, keepdim=True).long()
-        rank = torch.zeros_like(residual, dtype=torch.int64)
-        for i in range(corners):
-            for j in range(i + 1, corners):
-                less = (residual[..., i] < residual[..., j]).long()
-                rank[..., i] += less
-                rank[..., j] += 1 - less
-        rank += excess
+        # The rank is the number of larger residuals; of equal ones the first comes last.
+        less = residual.unsqueeze(-1) < residual.unsqueeze(-2)
+        later = torch.ones(corners, corners, dtype=torch.bool, device=e.device).triu(1)
+        above = torch.where(later, less, less.mT.logical_not())
+        rank = above.sum(-1) + (quotient.sum(-1, keepdim=True).long() - 1)  # every residual but itself
         carry = (rank < 0).long() - (rank > d).long()
         rank += carry * corners
         quotient = quotient.long() + carry
-    delta = (e - quotient.double() * corners) * (1.0 / corners)
+    delta = (e - quotient.to(e.dtype) * corners) * (1.0 / corners)
     sorted_delta = torch.zeros_like(delta).scatter(-1, rank, delta)
     axis_of_rank = torch.argsort(rank, -1)
     flipped = sorted_delta.flip(-1)  # the smallest first
@@ -71,8 +71,9 @@ def embedding_adjoint(g: Tensor, order: Tensor, scale: Sequence[float]) -> Tenso
     of_sorted = (g - g.roll(-1, -1)) / corners
     of_elevated = torch.zeros_like(g).scatter(-1, unpack_order(order, corners), of_sorted)
     counts = torch.arange(1, corners, dtype=g.dtype, device=g.device)
-    of_scaled = of_elevated.cumsum(-1)[..., :-1] - counts * of_elevated[..., 1:]
-    return of_scaled * torch.tensor(scale, dtype=g.dtype, device=g.device)
+    of_scaled = running_sums(of_elevated)[..., :-1] - counts * of_elevated[..., 1:]
+    columns = [column * factor for column, factor in zip(of_scaled.unbind(-1), scale, strict=True)]
+    return torch.stack(columns, -1)
 
 
 def build(
@@ -95,66 +96,70 @@ def build(
         fields = torch.cat(
             [image.expand(batch, n, corners, 1), remainder.expand(batch, n, corners, 1), vertex], -1
         ).view(-1, d + 2)
-        offset = torch.tensor([0, 0, *(v - 3 for v in low)], dtype=torch.int64, device=features.device)
-        sizes = [batch, corners, *(hi - lo + 7 for lo, hi in zip(low, high, strict=True))]
-        index, keys = _number(fields - offset, sizes)
-        neighbors = _connect(keys, sizes, d)
+        # Three more on both sides, for steps away from a vertex.
+        ranges = [
+            (0, batch),
+            (0, corners),
+            *((lo - 3, hi - lo + 7) for lo, hi in zip(low, high, strict=True)),
+        ]
+        index, keys = _number(fields, ranges)
+        neighbors = _connect(keys, ranges, d)
     return index.view(batch, n, corners).int(), weight, pack_order(order), neighbors
 
 
-def _pack(fields: Tensor, sizes: Sequence[int]) -> list[Tensor]:
-    """Columns of bounded integers, packed into few int64 columns."""
+def _pack(fields: Tensor, ranges: Sequence[tuple[int, int]]) -> list[Tensor]:
+    """Columns of integers with a least value and a number of values each, packed into few int64 columns."""
     words, word, room = [], torch.zeros_like(fields[:, 0]), 1
-    for column, size in zip(fields.unbind(-1), sizes, strict=True):
+    for column, (least, size) in zip(fields.unbind(-1), ranges, strict=True):
         if room * size > 2**62:
             words.append(word)
             word, room = torch.zeros_like(word), 1
-        word, room = word * size + column, room * size
+        word, room = word * size + (column - least), room * size
     return [*words, word]
 
 
-def _unique(words: Sequence[Tensor]) -> Tensor:
-    """Consecutive numbers of the distinct rows of the words, for every row."""
-    ids = torch.zeros_like(words[0])
+def _first_equal(words: Sequence[Tensor]) -> Tensor:
+    """For every row of the words, the place of the first row that is equal to it."""
+    order = words[-1].sort(stable=True).indices
+    for word in reversed(words[:-1]):
+        order = order[word[order].sort(stable=True).indices]
+    differs = torch.zeros_like(order)
     for word in words:
-        _, dense = torch.unique(word, return_inverse=True)
-        ids = torch.unique(ids * (int(dense.max()) + 1) + dense, return_inverse=True)[1]
-    return ids
+        arranged = word[order]
+        differs[1:] |= (arranged[1:] != arranged[:-1]).long()
+    group = differs.cumsum(0)
+    start = torch.searchsorted(group, group)
+    first = torch.empty_like(order)
+    first[order] = order[start]
+    return first
 
 
-def _number(fields: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
+def _number(fields: Tensor, ranges: Sequence[tuple[int, int]]) -> tuple[Tensor, Tensor]:
     """The number of every row, by first appearance, and the fields of each distinct row in this order."""
-    ids = _unique(_pack(fields, sizes))
-    count = int(ids.max()) + 1
-    place = torch.arange(len(ids), device=ids.device)
-    first = torch.full((count,), len(ids), device=ids.device, dtype=torch.int64)
-    first = first.scatter_reduce(0, ids, place, "amin")
-    order = torch.argsort(first)
-    renumber = torch.empty_like(order)
-    renumber[order] = torch.arange(count, device=ids.device)
-    return renumber[ids], fields[first[order]]
+    first = _first_equal(_pack(fields, ranges))
+    count = (first == torch.arange(len(first), device=first.device)).cumsum(0)
+    vertices = int(count[-1])  # the host waits for the device here, and nowhere else in the build
+    places = torch.searchsorted(count, torch.arange(1, vertices + 1, device=count.device))
+    return count[first] - 1, fields[places]
 
 
-def _connect(keys: Tensor, sizes: Sequence[int], d: int) -> Tensor:
+def _connect(keys: Tensor, ranges: Sequence[tuple[int, int]], d: int) -> Tensor:
     """The vertices one step down and one step up each axis; the number of vertices if absent."""
-    count = len(keys)
-    neighbors = torch.full((d + 1, count, 2), count, dtype=torch.int32, device=keys.device)
+    count, corners = len(keys), d + 1
     here = torch.arange(count, device=keys.device)
+    # Down an axis, the remainder falls by one, or wraps around and all quotients fall; the axis's own rises.
     wraps = keys[:, 1] == 0
-    for axis in range(d + 1):
-        moved = keys.clone()
-        moved[:, 1] = torch.where(wraps, d, keys[:, 1] - 1)
-        moved[:, 2:] -= wraps.long().unsqueeze(-1)
-        if axis < d:
-            moved[:, 2 + axis] += 1
-        both = _unique(_pack(torch.cat([keys, moved]), sizes))
-        at = torch.full((int(both.max()) + 1,), count, dtype=torch.int64, device=keys.device)
-        at[both[:count]] = here
-        down = at[both[count:]]
-        neighbors[axis, :, 0] = down.int()
-        found = down < count
-        neighbors[axis, down[found], 1] = here[found].int()
-    return neighbors
+    remainder = torch.where(wraps, d, keys[:, 1] - 1)
+    quotients = keys[:, 2:] - wraps.long().unsqueeze(-1)
+    below = quotients + torch.eye(corners, d, dtype=torch.int64, device=keys.device).unsqueeze(1)
+    moved = torch.cat([keys[:, :1], remainder.unsqueeze(-1)], -1).expand(corners, -1, -1)
+    moved = torch.cat([moved, below], -1).flatten(0, 1)
+    first = _first_equal(_pack(torch.cat([keys, moved]), ranges))[count:]
+    down = torch.where(first < count, first, count).view(corners, count)
+    up = torch.full((corners, count + 1), count, dtype=torch.int64, device=keys.device)
+    at = down + torch.arange(corners, device=keys.device).unsqueeze(-1) * (count + 1)
+    up.view(-1)[at.flatten()] = here.repeat(corners)  # the last of each axis is for absent neighbours
+    return torch.stack([down, up[:, :-1]], -1).int()
 
 
 def splat(x: Tensor, index: Tensor, weight: Tensor, vertices: int) -> Tensor:
@@ -227,19 +232,21 @@ def diagonal(
 ) -> Tensor:
     """The diagonal of slice (blur + identity I) slice': see ``csrc/lattice/build.hpp``."""
     corners, vertices = neighbors.shape[:2]
+    # Places in a table of both ways: 2 v for the chain down that has come to v, 2 v + 1 for the chain up.
+    ways = torch.arange(2, device=index.device)
     ended = torch.full((corners, 1, 2), vertices, dtype=neighbors.dtype, device=neighbors.device)
-    table = torch.cat([neighbors, ended], 1)
-    axes = unpack_order(order, corners)
-    out = (1 + identity) * weight.square().sum(-1)
-    for k in range(corners):
-        for s in range(1, corners + 1):
-            to = (k + s) % corners
-            members = torch.stack([axes[:, (k + t) % corners] for t in range(s)], -1)
-            up, down = index[:, k], index[:, to]
-            for axis in range(corners):
-                member = (members == axis).any(-1)
-                up = torch.where(member, table[axis, up.long(), 1], up)
-                down = torch.where(member, table[axis, down.long(), 0], down)
-            open_ = (up < vertices).to(weight.dtype) + (down < vertices).to(weight.dtype)
-            out = out + tap**s * open_ * weight[:, k] * weight[:, to]
-    return out
+    table = (torch.cat([neighbors, ended], 1).long() * 2 + ways).flatten(1)
+    start = index.long() * 2
+    axis_bits = 1 << unpack_order(order, corners)
+    members = torch.zeros_like(axis_bits)
+    reached = (1 + identity) * weight
+    for s in range(1, corners + 1):
+        # s steps up the axes after a corner lead to corner + s; s steps down lead back.
+        members = members | axis_bits.roll(1 - s, -1)
+        chains = torch.stack([start.roll(-s, -1), start + 1], -1)
+        for axis in range(corners):
+            moves = (members & (1 << axis)).bool().unsqueeze(-1)
+            chains = torch.where(moves, table[axis][chains], chains)
+        open_ = (chains < 2 * vertices).sum(-1).to(weight.dtype)
+        reached = reached + tap**s * open_ * weight.roll(-s, -1)
+    return (weight * reached).sum(-1)

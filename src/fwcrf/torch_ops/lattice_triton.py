@@ -1,9 +1,9 @@
 """The lattice filter in Triton, for GPUs: splat, blur and slice, a kernel each.
 
 It reads the tables of the other engines and has the same results up to float rounding. Points are added to
-vertices atomically, in any order, so that two runs may differ in the last digits; ``takes`` is False if torch
-must be deterministic. A pass of the blur computes both orders of axes at once; the last pass also computes
-their mean and adds the unblurred share.
+vertices atomically, in any order, so that two runs may differ in the last digits; ``lattice_device`` does not
+call it if torch must be deterministic. A pass of the blur computes both orders of axes at once; the last pass
+also computes their mean and adds the unblurred share.
 """
 
 # pyright: reportMissingImports=false, reportArgumentType=false, reportIndexIssue=false
@@ -18,15 +18,6 @@ POINTS = 32  # rows of a block
 MOST_CHANNELS = 64  # columns of a block
 # Arguments that change from pass to pass: Triton would compile another kernel for the value 1.
 _PLAIN = ["images", "first_axis", "second_axis", "source_direction"]
-
-
-def takes(x: Tensor) -> bool:
-    """True if this engine can filter x: floats on a GPU, and torch need not be deterministic."""
-    return (
-        x.is_cuda
-        and x.dtype in (torch.float32, torch.float64)
-        and not torch.are_deterministic_algorithms_enabled()
-    )
 
 
 @triton.jit
@@ -212,7 +203,7 @@ def filter(
             TAP=tap, **blocks,
         )  # fmt: skip
         source, apart = target, 1
-    mixed = torch.zeros_like(values)
+    mixed = torch.empty_like(values)  # its last row is not read
     finish_kernel[(over_vertices, images, columns)](
         source, values, mixed, neighbors, images, vertices, channels, first[-1], second[-1], apart,
         TAP=tap, IDENTITY=identity, DIRECTIONS=directions, **blocks,

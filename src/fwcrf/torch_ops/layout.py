@@ -28,7 +28,10 @@ from fwcrf.torch_ops.native import (
 
 
 class Extent(NamedTuple):
-    """Minimum and maximum of scores, and of their sums over the labels. Undefined if a score is NaN."""
+    """Minimum and maximum of scores, and of their sums over the labels. Undefined if a score is NaN.
+
+    The sums of logits are NaN where native code has not computed them on the way.
+    """
 
     ordinary: bool  # all are finite, and at most ``magnitudes.ENERGY``
     least: float
@@ -70,11 +73,17 @@ def _unary_native(scores: Tensor, labels_last: bool, floor: float | None) -> tup
 
 def _unary_portable(scores: Tensor, labels_last: bool, floor: float | None) -> tuple[Tensor, Extent | None]:
     last = scores if labels_last else scores.mT
-    unary = -(last if floor is None else last.clamp(min=floor).log()).contiguous()
+    if floor is None and not scores.is_cpu and not differentiated(scores) and not transformed(scores):
+        unary = torch.neg(last.detach(), out=last.new_empty(last.shape))
+    else:
+        unary = -(last if floor is None else last.clamp(min=floor).log()).contiguous()
     if scores.numel() == 0 or not has_values(scores):
         return unary, None
-    extremes = [float(v) for v in (*last.detach().aminmax(), *last.detach().sum(-1).aminmax())]
-    return unary, Extent(extremes[0] >= -ENERGY and extremes[1] <= ENERGY, *extremes)
+    given = last.detach()
+    # Sums of logits mean nothing. On a GPU the host waits once.
+    sums = () if floor is None else given.sum(-1).aminmax()
+    least, most, *sums = torch.stack([*given.aminmax(), *sums]).cpu().tolist()
+    return unary, Extent(least >= -ENERGY and most <= ENERGY, least, most, *(sums or (math.nan, math.nan)))
 
 
 class _UnaryFromLogits(torch.autograd.Function):

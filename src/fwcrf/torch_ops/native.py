@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import math
 import os
-import re
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -22,23 +21,13 @@ import torch
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 
-from fwcrf import _core
+from fwcrf import _core, runtime
+from fwcrf.runtime import LARGEST
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-# The message of torch's CPU allocator.
-_NO_MEMORY = re.compile(r"you tried to allocate (\d+) bytes")
-# The messages of torch and numpy for a size in bytes that has more than 63 bits.
-_TOO_LARGE = re.compile(r"size calculation overflowed|integer multiplication overflow|array is too big")
-
 # The dtypes that native code takes.
 FLOATS = (torch.float32, torch.float64)
-# The largest int64.
-LARGEST = 2**63 - 1
-# Below this many bytes, torch's own allocation is as fast.
-_LARGE = 1 << 19
-# Below this many multiplications a thread costs more to wake than it saves.
-_WORK_PER_THREAD = 400_000
 
 # A forked child inherits an OpenMP pool without its threads, and the next parallel region, ours or
 # torch's own, would wait for them for ever. torch's data loaders do the same in their workers.
@@ -178,17 +167,14 @@ def kept_property(function: Callable[[Any], _R]) -> functools.cached_property[_R
 def empty(shape: Sequence[int], dtype: torch.dtype) -> Tensor:
     """An uninitialised CPU tensor, from memory that is kept for reuse: see ``csrc/runtime/blocks.hpp``."""
     size = math.prod(shape) * dtype.itemsize
-    if size < _LARGE:
+    if size < runtime.LARGE:
         return torch.empty(tuple(shape), dtype=dtype, device="cpu")
     # Not a view: autograd adds gradients in place if their memory belongs to one tensor alone.
     return torch.frombuffer(_core.empty(size), dtype=dtype).resize_(tuple(shape))
 
 
 def with_memory_errors(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """The function, with a MemoryError that names the bytes if there is no memory for an array.
-
-    torch raises a RuntimeError; numpy a MemoryError with rounded units, or a ValueError.
-    """
+    """``runtime.with_memory_errors``, but the function alone while torch compiles the code."""
 
     @functools.wraps(function)
     def door(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -197,23 +183,10 @@ def with_memory_errors(function: Callable[_P, _R]) -> Callable[_P, _R]:
         try:
             return function(*args, **kwargs)
         except (RuntimeError, MemoryError, ValueError) as error:
-            if size := _size_asked_for(error):
-                raise MemoryError(f"no memory for an array of {size}") from error
+            runtime.name_missing_memory(error)
             raise
 
     return door
-
-
-def _size_asked_for(error: Exception) -> str | None:
-    """The bytes for which torch or numpy had no memory, with their unit; None for every other error."""
-    if found := _NO_MEMORY.search(str(error)):
-        return f"{found[1]} bytes"
-    if _TOO_LARGE.search(str(error)):
-        return "2^63 bytes or more"
-    shape, dtype = getattr(error, "shape", None), getattr(error, "dtype", None)  # of numpy's
-    if isinstance(error, MemoryError) and shape is not None and dtype is not None:
-        return f"{math.prod(shape) * dtype.itemsize} bytes"
-    return None
 
 
 def empty_like(x: Tensor, count: int = 1) -> list[Tensor]:
@@ -223,7 +196,7 @@ def empty_like(x: Tensor, count: int = 1) -> list[Tensor]:
 
 def threads_for(work: int) -> int:
     """The number of threads for ``work`` multiplications: torch's, fewer for little work."""
-    return max(1, min(torch.get_num_threads(), work // _WORK_PER_THREAD))
+    return _core.threads_for(work, torch.get_num_threads())
 
 
 # --- operators ------------------------------------------------------------------------------------

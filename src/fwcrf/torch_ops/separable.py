@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fwcrf import _core
-from fwcrf.torch_ops import separable_torch
+from fwcrf.torch_ops import separable_torch, triton_engine
 from fwcrf.torch_ops.native import check_finite, differentiated, empty, register, threads_for, untraced
 
 
@@ -30,7 +30,56 @@ def separable_filter(x: Tensor, shape: Sequence[int], taps: Sequence[Tensor]) ->
     return y.reshape(x.shape)
 
 
+def scaled_on_gpu(
+    x: Tensor,
+    shape: Sequence[int],
+    taps: Sequence[Tensor],
+    left: Sequence[Tensor] | None,
+    right: Sequence[Tensor] | None,
+    shift: Tensor | None = None,
+) -> Tensor | None:
+    """``separable_filter`` between scales of the rows and columns of each axis, in a launch per axis.
+
+    Plus diag(shift) x, with shift ``(n)``. None without Triton, or if the taps are learned.
+    """
+    given = [*taps, *(left or ()), *(right or ()), *(() if shift is None else (shift,))]
+    if not triton_engine.serves(x) or (torch.is_grad_enabled() and any(t.requires_grad for t in given)):
+        return None
+    arguments = (x, tuple(shape), tuple(taps), left, right, shift)
+    return _Scaled.apply(*arguments) if differentiated(x) else _scaled(*arguments)  # type: ignore[return-value]
+
+
+def _scaled(x: Tensor, shape: Any, taps: Any, left: Any, right: Any, shift: Tensor | None) -> Tensor:
+    from fwcrf.torch_ops import separable_triton
+
+    y = x
+    for axis, half in enumerate(taps):
+        outer = x.shape[0] * math.prod(shape[:axis])
+        lines = y.reshape(outer, shape[axis], -1)
+        scales = (None, None) if left is None else (left[axis], right[axis])
+        added = (x, shift) if shift is not None and axis == len(taps) - 1 else (None, None)
+        y = separable_triton.filter(lines, half, *scales, *added)
+    return y.view(x.shape)
+
+
+class _Scaled(torch.autograd.Function):
+    """Linear in x; the transposed filter exchanges the scales."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, shape: Any, taps: Any, left: Any, right: Any, shift: Any) -> Tensor:
+        ctx.settings = shape, taps, right, left, shift
+        return _scaled(x, shape, taps, left, right, shift)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        return _Scaled.apply(g, *ctx.settings), None, None, None, None, None  # type: ignore[return-value]
+
+
 def _portable(x: Tensor, taps: Tensor, checked: bool) -> Tensor:
+    if triton_engine.serves(x):
+        from fwcrf.torch_ops import separable_triton
+
+        return separable_triton.filter(x, taps)
     return separable_torch.filter(x, taps)
 
 

@@ -17,7 +17,9 @@ import torch
 from torch import Tensor
 
 from fwcrf import _core
+from fwcrf.torch_ops import triton_engine
 from fwcrf.torch_ops.native import NativeOperator, differentiated, empty, register, threads_for
+from fwcrf.torch_ops.precision import running_sums
 
 
 def project_onto_simplex(v: Tensor, scale: float = 1.0) -> Tensor:
@@ -86,13 +88,23 @@ def _register(name: str, portable: Callable[..., Tensor], function: Callable[...
 # --- projection --------------------------------------------------------------------------------
 
 
-def _project_portable(v: Tensor, scale: float) -> Tensor:
+def _project_on_device(v: Tensor, scale: float) -> Tensor:
+    if triton_engine.serves(v):
+        from fwcrf.torch_ops import rows_triton
+
+        if rows_triton.takes(v):
+            return rows_triton.project(v, scale)
+    return project_portable(v, scale)
+
+
+def project_portable(v: Tensor, scale: float) -> Tensor:
+    """``project_onto_simplex`` in plain torch operations."""
     u = v * scale
     # Relative to the largest entry, which loses no digit that matters.
     u = u - u.amax(-1, keepdim=True)
     descending = u.sort(-1, descending=True).values
     count = torch.arange(1, v.shape[-1] + 1, dtype=v.dtype, device=v.device)
-    threshold = (descending.cumsum(-1) - 1) / count
+    threshold = (running_sums(descending) - 1) / count
     support = (descending > threshold).sum(-1, keepdim=True)
     return (u - threshold.gather(-1, (support - 1).clamp(min=0))).clamp(min=0)
 
@@ -103,7 +115,7 @@ def _project_slope_portable(d: Tensor, p: Tensor, scale: float) -> Tensor:
     return torch.where(support, d - d.sum(-1, keepdim=True) / support.sum(-1, keepdim=True), 0)
 
 
-_project = _register("project", _project_portable, _core.project)
+_project = _register("project", _project_on_device, _core.project)
 _project_derivative = _register("project_derivative", _project_slope_portable, _core.project_derivative)
 
 
@@ -129,7 +141,17 @@ class _ProjectDerivative(torch.autograd.Function):
 # --- softmax -----------------------------------------------------------------------------------
 
 
-def _softmax_portable(v: Tensor, scale: float) -> Tensor:
+def _softmax_on_device(v: Tensor, scale: float) -> Tensor:
+    if triton_engine.serves(v):
+        from fwcrf.torch_ops import rows_triton
+
+        if rows_triton.takes(v):
+            return rows_triton.softmax(v, scale)
+    return softmax_portable(v, scale)
+
+
+def softmax_portable(v: Tensor, scale: float) -> Tensor:
+    """``softmax`` in plain torch operations."""
     return torch.softmax(v * scale, -1)
 
 
@@ -138,7 +160,7 @@ def _softmax_slope_portable(d: Tensor, p: Tensor, scale: float) -> Tensor:
     return p * (d - (d * p).sum(-1, keepdim=True))
 
 
-_softmax = _register("softmax", _softmax_portable, _core.softmax)
+_softmax = _register("softmax", _softmax_on_device, _core.softmax)
 _softmax_derivative = _register("softmax_derivative", _softmax_slope_portable, _core.softmax_derivative)
 
 

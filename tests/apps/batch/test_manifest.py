@@ -85,6 +85,7 @@ def test_mistakes_with_folders_are_explained(folders):
         ((images,), "add the folder of scores"),
         ((images, folders / "nowhere"), "is not a folder"),
         ((folders / "truth.csv",), "cannot be read: No such file"),
+        ((folders / "image", scores), "image cannot be read: No such file"),
         (
             (written(folders / "a.csv", "image,scores\na,b\n"), scores),
             "is a list, which names scores and truth",

@@ -5,15 +5,18 @@ import json
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from fwcrf.apps.bench import (
     anneal,
     bandwidth,
     energy,
+    graph_map,
     inference,
     others,
     peer,
     peers,
+    photographs,
     pictures,
     plots,
     points,
@@ -34,21 +37,53 @@ def small(monkeypatch):
     monkeypatch.setattr(pictures, "names", lambda most=None: ["chelsea", "coffee", "rocket"][:most])
     photograph = pictures.photograph
     monkeypatch.setattr(pictures, "named", lambda name, *size: pictures.resized(photograph(name), 40, 30))
-    monkeypatch.setattr(pictures, "network_scores", lambda name: pictures.scores(pictures.named(name), 21))
+    monkeypatch.setattr(
+        pictures, "network_scores", lambda name, *size: pictures.scores(pictures.named(name), 21)
+    )
     monkeypatch.setattr(bandwidth, "FLOATS", 1 << 16)
 
 
 def test_inference(small, capsys):
-    times, rows = inference.ordinary(TINY)
+    _, rows = inference.ordinary(TINY)
     assert {row.what.split(",")[0] for row in rows} == {
         "5 steps of mf", "10 steps of mf", "5 steps of l2fw", "10 steps of l2fw",
-        "10 steps of l2fw against our mf",
+        "at most 50 steps of l2fw", "10 steps of l2fw against our mf",
     }  # fmt: skip
     assert all(spread.min > 0 for row in rows for spread in row.ours.values())
-    share = inference.of_bandwidth({key: [10.0 if "10" in key[1] else 5.0] for key in times}, TINY)
+    times = inference.steps_of(TINY)
+    assert {name for _, name, _ in times} == {"mf 1", "mf 2", "l2fw 1", "l2fw 2"}
+    share = inference.of_bandwidth({key: [float(key[1].split()[1])] for key in times}, TINY)
     n = 40 * 30
     moved = 12 * n * inference.LABELS + 48 * n
     assert share["mf", 1]["GB/s"] == pytest.approx(moved / 1e9)  # a step takes a second
+
+
+def test_photographs(small, monkeypatch, capsys):
+    monkeypatch.setattr(pictures, "at_random", lambda count, seed: ["chelsea", "coffee"])
+    if peer.dcrf is None:
+        plain = peers.available()["plain torch (stand-in)"]
+        monkeypatch.setattr(peers, "available", lambda: {"pydensecrf": plain})
+    ratios = photographs.run(TINY)["ratios"]
+    assert len(ratios) == 3 and all({*each} == {"chelsea", "coffee"} for each in ratios.values())
+    assert min(v for each in ratios.values() for v in each.values()) > 0
+    assert capsys.readouterr().out.count("; 1 thread ") == 3
+    assert photographs.spread([5.0, 1.0, 4.0, 2.0, 3.0]) == (3.0, 2.0, 4.0, 1.0, 5.0)
+
+
+def test_scores_of_a_photograph_have_its_own_size(tmp_path, monkeypatch):
+    """Upright photographs too; the grid of a network's scores covers a few pixels more."""
+    monkeypatch.setenv("FWCRF_DATA", str(tmp_path))
+    images, logits = (tmp_path / "voc2012" / "val" / name for name in ("images", "logits_deeplabv3"))
+    images.mkdir(parents=True)
+    logits.mkdir()
+    Image.new("RGB", (30, 40)).save(images / "upright.jpg")
+    np.savez(logits / "upright.npz", logits=np.arange(21 * 6 * 5, dtype=np.float16).reshape(21, 6, 5))
+    assert pictures.size("upright") == (30, 40)
+    assert pictures.named("upright", 30, 40).shape == (40, 30, 3)
+    found = pictures.network_scores("upright", 30, 40)
+    assert found.shape == (21, 40, 30)
+    assert found[0, 8, 16] == 7 and found[20, 39, 0] == 20 * 30 + 5 * 39 / 8
+    assert pictures.network_scores("upright", 60, 80).shape == (21, 80, 60)
 
 
 def test_other_libraries_and_sizes(small, capsys):
@@ -153,3 +188,21 @@ def test_points_are_measured_by_spread_and_size(monkeypatch, capsys):
     assert dense["warned"] > dense["symmetric"]  # it is the error for values of random sign, which is larger
     assert all(len(each) == 2 for each in results["exact over lattice"].values())
     assert "few neighbours" in capsys.readouterr().out
+
+
+def test_labels_of_graphs(monkeypatch, capsys):
+    """Our methods on small models of each kind, and the cells of the table."""
+    models = [("glass", graph_map.spin_glass(6, 0), None), ("potts", graph_map.potts(6, 2, 0.5), None)]
+    models += [("stereo", graph_map.stereo(6, 8, 5), None)]
+    monkeypatch.setattr(graph_map, "instances", lambda quick: iter(models))
+    ours = {name: call for name, call in graph_map.METHODS.items() if name not in ("toulbar2", "PyMaxflow")}
+    monkeypatch.setattr(graph_map, "METHODS", ours)
+    found = graph_map.run(TINY)["instances"]
+    assert list(found) == ["glass", "potts", "stereo"]
+    for each in found.values():
+        assert each["default"]["proven"] and each["default"]["energy"] == pytest.approx(each["best"])
+        assert all(each[method]["energy"] >= each["best"] - 1e-9 for method in ours)
+        assert each["lp-trws"]["bound"] <= each["best"] + 1e-9
+    assert "| glass" in capsys.readouterr().out
+    assert graph_map.cell(None, 1.0) == ""
+    assert graph_map.cell(graph_map.Found(-9.0, None, True, 0.25), -10.0) == "10.000*, 0.250 s"

@@ -1,5 +1,6 @@
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from scenes import write_scenes
 
 from fwcrf.apps.batch.local import attempt
 from fwcrf.apps.files import read_labels
+from fwcrf.apps.files.arrays import read_npz
 
 
 @pytest.fixture
@@ -36,6 +38,42 @@ def outputs(folder):
     return {p.name: p.read_bytes() for p in sorted(folder.glob("*.png"))}
 
 
+def test_overlays_and_probabilities_beside_the_labels(scenes, tmp_path, fwcrf_command, in_process):
+    """All files of an image are finished, or it is done again."""
+    out, asked = tmp_path / "out", ("--overlay", "--probabilities", "--preset", "paper")
+    assert fwcrf_command(*given(scenes, "-o", out))[0] == 0
+    status, _, err = fwcrf_command(*given(scenes, "-o", out, *asked))
+    assert status == 0 and "3 outputs of other settings or inputs are made again" in err
+    written = outputs(out)
+    assert [*written] == [f"{i}{end}.png" for i in range(3) for end in ("-overlay", "")]
+    image, scores, alone = scenes / "images/0.png", scenes / "scores/0.npy", tmp_path / "0.png"
+    more = ("--overlay", "--probabilities", tmp_path / "p.npz", "--preset", "paper")
+    assert fwcrf_command("refine", image, "-s", scores, "-o", alone, *more)[0] == 0
+    assert written["0.png"] == alone.read_bytes()
+    assert written["0-overlay.png"] == (tmp_path / "0-overlay.png").read_bytes()
+    kept = {
+        name: read_npz(folder / name)[1]
+        for folder, name in ((out, "0-probabilities.npz"), (tmp_path, "p.npz"))
+    }
+    np.testing.assert_array_equal(*kept.values())
+    assert (kept["p.npz"].argmax(-1) == read_labels(alone)).all()
+
+    assert fwcrf_command(*given(scenes, "-o", out, *asked))[2] == "0 refined, 3 done before, 0 failed\n"
+    (out / "1-overlay.png").unlink()
+    assert "1 refined, 2 done before, 0 failed" in fwcrf_command(*given(scenes, "-o", out, *asked))[2]
+    assert outputs(out) == written
+    (out / "2-probabilities.npz").write_bytes(b"my own")
+    status, _, err = fwcrf_command(*given(scenes, "-o", out, *asked))
+    assert status == 1 and "2-probabilities.npz exists already and was not written by a batch" in err
+
+
+def test_files_beside_the_labels_have_names_of_their_own(scenes, tmp_path, fwcrf_command, in_process):
+    (scenes / "images/1.png").rename(scenes / "images/0-overlay.png")
+    (scenes / "scores/1.npy").rename(scenes / "scores/0-overlay.npy")
+    status, _, err = fwcrf_command(*given(scenes, "-o", tmp_path / "out", "--overlay"))
+    assert status == 1 and "would both write 0-overlay.png" in err
+
+
 def test_a_folder_with_a_bad_file(scenes, tmp_path, fwcrf_command, in_process):
     """The others are done, the exit status tells, and the next run does what is left."""
     good = (scenes / "scores/1.npy").read_bytes()
@@ -46,7 +84,7 @@ def test_a_folder_with_a_bad_file(scenes, tmp_path, fwcrf_command, in_process):
     assert (status, stdout) == (1, "")
     assert f"failed: {scenes}/images/1.png: {scenes}/scores/1.npy is truncated" in err
     assert f"failed: {scenes}/images/2.png: {scenes}/scores/2.npy cannot be read: No such file" in err
-    assert err.endswith("1 refined, 0 done before, 2 failed\n")
+    assert re.search(r"1 refined, 0 done before, 2 failed; [\d.]+ % of the pixels changed\n$", err)
     assert [*outputs(out)] == ["0.png"]
 
     fwcrf_command("refine", scenes / "images/0.png", "-s", scenes / "scores/0.npy", "-o", tmp_path / "0.png")
@@ -56,7 +94,7 @@ def test_a_folder_with_a_bad_file(scenes, tmp_path, fwcrf_command, in_process):
     (scenes / "scores/2.npy").write_bytes(good)
     status, _, err = fwcrf_command(*given(scenes, "-o", out))
     assert status == 0
-    assert err == "2 refined, 1 done before, 0 failed\n"
+    assert re.fullmatch(r"2 refined, 1 done before, 0 failed; [\d.]+ % of the pixels changed\n", err)
     assert fwcrf_command(*given(scenes, "-o", out)) == (0, "", "0 refined, 3 done before, 0 failed\n")
 
 
@@ -76,10 +114,9 @@ def test_changed_settings_are_announced(scenes, tmp_path, fwcrf_command, in_proc
     assert fwcrf_command(*given(scenes, "-o", tmp_path / "out", "--steps", 1))[0] == 0
     status, _, err = fwcrf_command(*given(scenes, "-o", tmp_path / "out", "--steps", 2))
     assert status == 0
-    assert err.splitlines() == [
-        "3 outputs of other settings or inputs are made again",
-        "3 refined, 0 done before, 0 failed",
-    ]
+    announced, summary = err.splitlines()
+    assert announced == "3 outputs of other settings or inputs are made again"
+    assert summary.startswith("3 refined, 0 done before, 0 failed; ")
 
 
 def test_bad_usage(scenes, tmp_path, fwcrf_command):
@@ -95,6 +132,15 @@ def test_bad_usage(scenes, tmp_path, fwcrf_command):
     status, _, err = fwcrf_command(*given(scenes, "-o", tmp_path / "file"))
     assert status == 1
     assert "cannot be made" in err
+
+
+@pytest.mark.parametrize("command", ["batch", "pseudo-labels", "tune"])
+def test_a_folder_that_is_missing_is_called_so(scenes, tmp_path, fwcrf_command, command):
+    of = {"batch": ["--scores"], "pseudo-labels": ["--maps"], "tune": ["--scores", "--truth"]}[command]
+    more = [part for flag in of for part in (flag, scenes / "scores")]
+    output = tmp_path / ("best.yaml" if command == "tune" else "out")
+    status, _, err = fwcrf_command(command, tmp_path / "image", *more, "-o", output)
+    assert (status, err) == (1, f"fwcrf: {tmp_path}/image cannot be read: No such file or directory.\n")
 
 
 @pytest.mark.slow

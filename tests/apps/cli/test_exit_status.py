@@ -76,6 +76,9 @@ TABLE = f"""
 2  {BATCH} -o out --solver nope
 2  batch list.csv -s scenes/scores -o out
 2  batch scenes/images -o out
+0  pseudo-labels scenes/images -m scenes/scores -o out -j 1
+1  pseudo-labels nowhere.csv -o out
+2  pseudo-labels scenes/images -o out
 0  tune --help
 0  {TUNE} -o best.yaml
 0  {TUNE} -o /dev/null --plot /dev/null
@@ -120,6 +123,7 @@ TABLE = f"""
 2  bench nope
 2  bench --rounds 0
 1  bench speed --compare nowhere.json
+1  bench --device nowhere
 0  train --help
 0  train config.yaml -o run
 1  train nowhere.yaml -o run

@@ -25,17 +25,23 @@ MODEL = """MARKOV
 
 @pytest.fixture
 def asked(monkeypatch):
-    """A model that answers what it is asked, instead of one that is read."""
+    """A model of three variables and an auxiliary node, which answers what it is asked."""
     calls = []
 
     def solve(*arguments, **settings):
         calls.append((*arguments, settings))
-        bound = torch.tensor(-2.0) if arguments[0] == "lp-trw" else None
-        return SimpleNamespace(labels=torch.tensor([1, 0, 2]), energy=torch.tensor(-1.5), bound=bound)
+        bound = {"auto": -1.5, "lp-trw": -2.0}.get(arguments[0])
+        return SimpleNamespace(
+            labels=torch.tensor([1, 0, 2, 7]),
+            energy=torch.tensor(-1.5),
+            bound=None if bound is None else torch.tensor(bound),
+            proven=None if bound is None else torch.tensor(bound == -1.5),
+            engine="search: maximum flow",
+        )
 
     def read_uai(path, evidence=None):
         calls.append((path.name, evidence and evidence.name))
-        return SimpleNamespace(solve=solve)
+        return SimpleNamespace(solve=solve, num_nodes=4, auxiliary=1)
 
     monkeypatch.setattr(fwcrf, "read_uai", read_uai, raising=False)
     return calls
@@ -44,13 +50,45 @@ def asked(monkeypatch):
 def test_what_is_asked_and_answered(asked, fwcrf_command):
     status, out, err = fwcrf_command("map", "a.uai")
     assert (status, out) == (0, "MPE\n3 1 0 2\n")
+    lines = r"energy -1.500000\nlog-value 1.500000\nbound -1.500000\nproven optimal\nseconds \d+\.\d{3}\n"
+    assert re.fullmatch(lines, err)
+    search = {"seed": 0, "time_limit": None, "progress": None, "certify": False}
+    assert asked == [("a.uai", None), ("auto", search)]
+
+
+def test_settings_of_the_search(asked, fwcrf_command):
+    assert fwcrf_command("map", "a.uai", "--time-limit", 0.5, "--certify", "--seed", 5)[0] == 0
+    search = {"seed": 5, "time_limit": 0.5, "progress": None, "certify": True}
+    assert asked == [("a.uai", None), ("auto", search)]
+
+
+@pytest.mark.parametrize(
+    ("flags", "setting"),
+    [
+        (("--steps", 3), {"num_steps": 3}),
+        (("--rounding", "nearest"), {"rounding": "nearest"}),
+        (("--restarts", 0), {"restarts": 0}),
+        (("--lambda", 0.5), {"weight": 0.5}),
+    ],
+)
+def test_a_setting_of_steps_means_l2fw(asked, fwcrf_command, flags, setting):
+    status, _, err = fwcrf_command("map", "a.uai", *flags)
+    assert status == 0
     assert re.fullmatch(r"energy -1.500000\nlog-value 1.500000\nseconds \d+\.\d{3}\n", err)
-    assert asked == [("a.uai", None), ("l2fw", 50, "bcd", {})]
+    assert asked == [("a.uai", None), ("l2fw", {"seed": 0, **setting})]
+
+
+@pytest.mark.parametrize("flags", [("--time-limit", 2), ("--certify",)])
+def test_settings_of_the_search_need_the_search(asked, fwcrf_command, flags):
+    status, _, err = fwcrf_command("map", "a.uai", "--steps", 3, *flags)
+    assert status == 2
+    assert f"{flags[0]}: needs the default solver" in err
+    assert asked == []
 
 
 def test_a_bound_is_shown_where_there_is_one(asked, fwcrf_command):
     _, _, err = fwcrf_command("map", "a.uai", "--solver", "lp-trw")
-    assert "\nbound -2.000000\n" in err
+    assert "\nbound -2.000000\ngap 33.3333 %, not proven optimal\n" in err
 
 
 def test_options(asked, fwcrf_command, tmp_path):
@@ -59,8 +97,9 @@ def test_options(asked, fwcrf_command, tmp_path):
     assert (status, out) == (0, "")
     assert (tmp_path / "a.MAP").read_text() == "MPE\n3 1 0 2\n"
     assert asked == [
-        ("a.uai", "a.evid"), ("efw", 3, "bcd", {"weight": 0.5, "restarts": 4, "seed": 5}),
-    ]  # fmt: skip
+        ("a.uai", "a.evid"),
+        ("efw", {"weight": 0.5, "num_steps": 3, "rounding": "bcd", "restarts": 4, "seed": 5}),
+    ]
 
 
 def test_what_cannot_be_written_is_said_before(asked, fwcrf_command, tmp_path):
@@ -76,7 +115,11 @@ def test_a_model_in_a_file(fwcrf_command, tmp_path, name):
     path.write_bytes(gzip.compress(MODEL.encode()) if name.endswith("gz") else MODEL.encode())
     status, out, err = fwcrf_command("map", path)
     assert (status, out) == (0, "MPE\n2 1 1\n")
-    assert err.startswith("energy -2.995732\nlog-value 2.995732\nseconds ")  # log(4 * 1 * 5)
+    optimum = "energy -2.995732\nlog-value 2.995732\n"  # log(4 * 1 * 5)
+    assert err.startswith(f"{optimum}bound -2.995732\nproven optimal\nseconds ")
+    status, out, err = fwcrf_command("map", path, "--solver", "l2fw")
+    assert (status, out) == (0, "MPE\n2 1 1\n")
+    assert err.startswith(f"{optimum}seconds ")
     (tmp_path / "a.evid").write_text("1 0 0\n")
     assert fwcrf_command("map", path, "-e", tmp_path / "a.evid")[1] == "MPE\n2 0 0\n"
     options = ("--solver", "mf", "--restarts", 8, "--seed", 3)
@@ -109,7 +152,9 @@ def test_bench_is_handed_on(fwcrf_command, monkeypatch):
 def test_verbose_prints_the_path_that_ran(tmp_path, fwcrf_command):
     model = tmp_path / "model.uai"
     model.write_text("MARKOV\n2\n2 2\n1\n2 0 1\n4\n1 2 3 4\n")
-    status, _, stderr = fwcrf_command("map", model, "--verbose")
-    assert status == 0 and "generic path: SharedEdges is applied one step at a time" in stderr.replace(
-        "TableEdges", "SharedEdges"
-    )
+    status, _, err = fwcrf_command("map", model, "--verbose")
+    lines = err.splitlines()
+    assert status == 0 and lines[-1] == "search: maximum flow"
+    assert re.fullmatch(r" +\d+\.\d{3} s  energy -1\.386294  bound -1\.386294  maximum flow", lines[0])
+    status, _, err = fwcrf_command("map", model, "--verbose", "--solver", "l2fw")
+    assert status == 0 and "generic path: TableEdges is applied one step at a time" in err

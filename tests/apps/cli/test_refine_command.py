@@ -50,6 +50,32 @@ def test_every_setting_reaches_the_solver(scenes, tmp_path, fwcrf_command):
     np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), expected)
 
 
+def test_bands_and_memory(tmp_path, fwcrf_command):
+    image, p, _ = scene(0)
+    wide = np.concatenate([image[..., ::-1], image[..., :1]], -1)
+    np.save(tmp_path / "image.npy", wide)
+    np.save(tmp_path / "p.npy", p)
+    given = ("refine", tmp_path / "image.npy", "-s", tmp_path / "p.npy", "-o", tmp_path / "a.npy")
+    kernels = "--bilateral", 2, 20, 2
+    status, _, err = fwcrf_command(*given, *kernels, "--bands", "3,2,1", "--memory", "500kB")
+    assert status == 0, err
+    parts = []
+    expected = fwcrf.refine(
+        image, p, kernels=[Bilateral(2, 20, 2.0)], memory=500_000, progress=lambda k, n: parts.append(n)
+    )
+    np.testing.assert_array_equal(np.load(tmp_path / "a.npy"), expected)
+    assert len(parts) > 1
+    for flags, status, words in (
+        (("--bands", "5,1"), 1, "has bands 1 to 4; expected some of them, not 5,1"),
+        (("--bands", "0,1"), 2, "expected numbers from 1 on with commas"),
+        (("--bands", "red"), 2, "expected numbers from 1 on with commas"),
+        (("--memory", "much"), 2, "Invalid value for --memory: 'much' is not a size"),
+        (("--memory", "1kB"), 1, "--memory 1000 is too little for tiles"),
+    ):
+        found, _, err = fwcrf_command(*given, *kernels, *flags)
+        assert found == status and words in " ".join(err.replace("│", " ").split()), err
+
+
 def test_settings_of_a_file_give_way_to_those_of_the_command(scenes, tmp_path, fwcrf_command):
     image, p, _ = scene(0)
     (tmp_path / "s.yaml").write_text("solver: mf\nnum_steps: 3\nkernels: [{kind: spatial, xy: 2}]\n")
@@ -97,7 +123,7 @@ def test_scores_lie_on_the_image_as_align_says(scenes, tmp_path, fwcrf_command, 
         ("-o a.png --align 8", "'8'; expected corners, centers, or STRIDE,OFFSET"),
         ("-o a.jpg", "JPEG would change them"),
         ("-o a.txt", "labels are written as .png"),
-        ("-o a.png --probabilities p.png", "must end in .npy or .npz"),
+        ("-o a.png --probabilities p.png", "must end in .npy, .npz, .tif, .nii or .nii.gz"),
         ("-o a.png --solver nope", "solver 'nope' is not known; expected one of mf, fw"),
         ("-o a.png --solver mf --lambda 2", "solver 'mf' has no setting 'weight'"),
         ("-o a.png --steps -1", "Invalid value for '--steps'"),

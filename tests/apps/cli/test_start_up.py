@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-COMMANDS = ["refine", "batch", "tune", "map", "train", "eval", "bench", "demo"]
+COMMANDS = ["refine", "batch", "pseudo-labels", "tune", "map", "train", "eval", "bench", "demo"]
 
 
 def run(code, *arguments):

@@ -399,8 +399,10 @@ SMALL = """() => {
 }"""
 
 
-@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 664)])
-@pytest.mark.parametrize("name", ["rocket", "camera"])
+@pytest.mark.parametrize(
+    ("width", "height", "name"),
+    [(1280, 800, "rocket"), (390, 664, "camera")],  # a wide picture, a square one
+)
 def test_labels_and_picture_are_on_one_screen(browser, address, width, height, name):
     phone = width < 500
     context = browser.new_context(

@@ -140,3 +140,12 @@ def test_images_with_and_without_a_class():
     score.update(torch.tensor([[2, 2, 2, 2]]), truth)
     assert score.per_class().tolist()[:2] == [0.5, 0.5] and math.isnan(score.per_class()[2])
     assert score.mean() == 0.5
+
+
+def test_labels_that_are_no_class_are_never_right_and_refused_in_the_truth():
+    truth = torch.tensor([[0, 0, 0, 1, 1, 1]])
+    score = BoundaryF(2, radius=0)
+    score.update(torch.tensor([[0, 0, 0, 7, 7, -1]]), truth)
+    assert score.per_class().tolist() == [1.0, 0.0]
+    with pytest.raises(ValueError, match=r"a true label is 0 or 2; expected 0 to 1, or 255 to ignore"):
+        score.update(truth, 2 * truth)

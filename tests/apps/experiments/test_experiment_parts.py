@@ -250,7 +250,7 @@ def test_files_of_an_outcome(tmp_path):
     assert row == {
         "experiment": "one", "claim": "MF is eFW with lambda 1", "verdict": "As in the paper",
         "difference": "1.5", "low": "0.25", "high": "2.75", "bound": "0.0", "images": "7",
-        "figures": "5 is below 6",
+        "training runs": "1", "figures": "5 is below 6",
     }  # fmt: skip
     assert (tmp_path / "one.svg").read_bytes() == b"<svg/>"
     write(outcome("two", Interval(1.5, -math.inf, math.inf, 1)), tmp_path)

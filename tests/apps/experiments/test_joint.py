@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from shared_data import ROOT, needs
@@ -11,6 +12,7 @@ from shared_data import ROOT, needs
 from fwcrf.apps.experiments import Setup, benchmark, joint, joint_training, run
 from fwcrf.apps.experiments.benchmark import TEST, TRAIN, VAL
 from fwcrf.apps.experiments.claims import Claim
+from fwcrf.apps.experiments.divided import WHOLE
 from fwcrf.apps.experiments.feature_files import FeatureFiles
 from fwcrf.apps.experiments.joint import CNN, TUNE, TUNED_POTTS, start_of, then_potts
 from fwcrf.apps.experiments.joint_plans import (
@@ -26,7 +28,8 @@ from fwcrf.apps.experiments.joint_plans import (
     together,
 )
 from fwcrf.apps.experiments.joint_runs import Result, Runs, Task
-from fwcrf.apps.experiments.joint_scores import Scored, measured
+from fwcrf.apps.experiments.joint_scores import Borders, Scored, measured
+from fwcrf.apps.experiments.joint_training import crop
 from fwcrf.apps.experiments.verdict import Verdict
 from fwcrf.apps.files import FileError
 
@@ -70,6 +73,17 @@ def test_all_solvers_are_trained_outside_of_quick_mode(made, tmp_path):
         for recipe in ("paper", "Adam"):
             label = f"{solver}, joint ({recipe})"
             assert label in labels and start_of(label) in labels
+
+
+def test_seeds_are_trained_one_after_another_each_with_its_longest_training_first(made, tmp_path):
+    given = setup_of(made, tmp_path, quick=False, seeds=(2, 0))
+    trainings = [t for each in joint.listed(PAPER, given).values() for t in each if t.kind == "trained"]
+    order = joint.in_order(trainings)
+    assert sorted(map(str, order)) == sorted(map(str, trainings))
+    assert [task.seed for task in order] == [2] * 10 + [0] * 10
+    for half in (order[:10], order[10:]):
+        epochs = [task.plan.recipe.epochs * (3 if task.plan.solver else 1) for task in half]
+        assert epochs == sorted(epochs, reverse=True)
 
 
 def test_changes_of_parameters_are_shown(done):
@@ -160,14 +174,14 @@ def test_several_processes_compute_the_same(made, tmp_path):
 
 
 def test_epochs_are_limited(made, tmp_path):
-    for epochs, found in ((None, 10), (3, 3), (20, 10)):
+    for epochs, found in ((None, 3), (2, 2), (20, 3)):
         runs = Runs(setup_of(made, tmp_path, quick=False, epochs=epochs), benchmark.camvid)
         assert runs._shortened(head_alone(BY_PAPER)).recipe.epochs == found
     short, long = (
         Runs(setup_of(made, tmp_path, quick=False, epochs=n), benchmark.camvid)._key(
             Task("trained", head_alone(BY_PAPER))
         )
-        for n in (3, 4)
+        for n in (2, 3)
     )
     assert short != long
 
@@ -222,12 +236,63 @@ def test_features_in_files_give_the_networks_logits(made, tmp_path, make):
     assert files.missing(TEST) == [k for k in range(len(data.splits[TEST])) if k != 1]
     mean, std = (torch.tensor(values).view(3, 1, 1) for values in network.net.normalization)
     with torch.no_grad():
-        logits = network.head(sample.features, sample.size)
+        logits = network.head(sample.features, sample.size, WHOLE)
         whole = network.net((sample.image - mean) / std)[:, :3]
     assert logits.shape == whole.shape == (1, 3, *sample.size)
     assert (logits - whole).abs().max() < 0.01 * max(1.0, float(whole.abs().max()))
     again = files.sample(TEST, 1, None)  # type: ignore[arg-type] # no network: the file is read
     assert all(torch.equal(a, b) for a, b in zip(sample.features, again.features, strict=True))
+
+
+def test_windows_are_aligned_and_reach_every_pixel():
+    rng = np.random.default_rng(0)
+    seen = torch.zeros(37, 50, dtype=torch.bool)
+    for _ in range(200):
+        rows, columns = crop((37, 50), (16, 24), rng)
+        assert rows.start % 8 == columns.start % 8 == 0
+        assert 0 < rows.stop - rows.start <= 16 and 0 < columns.stop - columns.start <= 24
+        seen[rows, columns] = True
+    assert seen.all()
+    assert crop((12, 20), (16, 24), rng) == (slice(0, 12), slice(0, 20))
+
+
+@pytest.mark.parametrize("make", [benchmark.camvid, benchmark.voc])
+def test_logits_of_a_window_are_those_of_the_whole_image(made, tmp_path, make):
+    """Equal for DeepLabv3, whose head sees the whole image; alike for ESPNet, whose head sees the window."""
+    data = make(setup_of(made, tmp_path))
+    network = data.network()
+    whole = FeatureFiles(tmp_path, data).sample(TEST, 0, network)
+    window = crop(whole.size, (16, 24), np.random.default_rng(3))
+    part = whole.part(window)
+    assert torch.equal(part.image, whole.image[..., window[0], window[1]])
+    assert torch.equal(part.truth, whole.truth[..., window[0], window[1]])
+    with torch.no_grad():
+        logits = network.head(whole.features, whole.size, WHOLE)[..., window[0], window[1]]
+        own = network.head(part.features, part.size, part.window)
+    assert own.shape == logits.shape == (1, 3, *part.truth.shape[1:])
+    if data.title == "VOC":
+        assert torch.equal(own, logits)
+    else:
+        # Zeros beyond the window change every logit of so small a window, though not by much.
+        assert torch.corrcoef(torch.stack([own.flatten(), logits.flatten()]))[0, 1] > 0.8
+
+
+def test_training_crops_differ_by_epoch_and_are_the_same_in_another_run(made, tmp_path, monkeypatch):
+    recipe = replace(BY_ADAM, epochs=2, crop=(16, 24))
+    task = Task("trained", replace(head_alone(BY_ADAM), recipe=recipe), 1)
+    backward, seen = joint_training.backward, []
+
+    def recorded(model, batch, ignore):
+        seen.extend(batch)
+        backward(model, batch, ignore)
+
+    monkeypatch.setattr(joint_training, "backward", recorded)
+    for folder in ("one", "two"):
+        Runs(setup_of(made, tmp_path / folder, quick=False), benchmark.camvid).complete([task])
+    windows = [str(sample.window) for sample in seen]
+    assert windows[: len(windows) // 2] == windows[len(windows) // 2 :]
+    assert len(set(windows)) > 1
+    assert all(sample.truth.shape[1] <= 16 and sample.truth.shape[2] <= 24 for sample in seen)
 
 
 def test_splits_of_voc_have_no_image_in_common(made, tmp_path):
@@ -249,7 +314,11 @@ def test_the_tuned_potts_model_is_the_best_on_val(made, tmp_path):
         for index in range(len(data.splits[VAL])):
             sample = runs.files.sample(VAL, index, found.network)
             with torch.no_grad():
-                values.append(measured(found(sample)[0].argmax(0), sample.truth[0], 3, 3))
+                values.append(
+                    measured(
+                        found(sample)[0].argmax(0), sample.truth[0], Borders.of(sample.truth[0], 3), 3, 3
+                    )
+                )
         scores.append(Scored.of(values, 3).mean_iou(data.counted))
     assert runs.weights(TUNE) == CANDIDATES[scores.index(max(scores))]
     assert CANDIDATES[0] == PAPER

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import scipy.stats
@@ -76,6 +77,35 @@ def test_coverage(num_images):
     assert 0.91 <= once / 200 <= 0.985
     assert least / 200 >= 0.91
     assert wrong / 200 <= 0.05
+
+
+def test_training_runs_widen_the_interval():
+    """Equal images give the interval of Student's test over runs, equal runs the one over images."""
+    images = noise(40) + 0.3
+    own = images.mean()
+    one = above(*mean(images.tolist()))
+    assert above(*mean(images.tolist()), runs=torch.stack([own, own, own])[None]) == replace(one, runs=3)
+    values = torch.tensor([0.2, 0.5, 0.35]).double()
+    same = above(*mean([float(values.mean())] * 40), runs=values[None])
+    low, high = scipy.stats.ttest_1samp(values.numpy(), 0).confidence_interval(0.95)
+    assert (same.low, same.high) == pytest.approx((low, high))
+    assert "over 40 images and 3 training runs" in str(same)
+    both = above(*mean(images.tolist()), runs=(own + values - values.mean())[None])
+    assert both.low < one.low and both.high > one.high
+
+
+def test_coverage_over_images_and_training_runs():
+    """19 intervals of 20 have the true difference, where images alone would give far fewer."""
+    hits = alone = 0
+    for seed in range(200):
+        drawn = noise(24, seed=seed)
+        runs = 0.8 * noise(3, seed=1000 + seed)
+        values = drawn + runs.mean()
+        of_runs = (drawn.mean() + runs)[None]
+        both, images = above(*mean(values.tolist()), runs=of_runs), above(*mean(values.tolist()))
+        hits += both.low <= 0 <= both.high
+        alone += images.low <= 0 <= images.high
+    assert 0.91 <= hits / 200 <= 0.995 and alone < hits - 10
 
 
 def test_all_of_several_differences_are_to_be_above():
@@ -159,7 +189,7 @@ def test_one_exception_refutes_a_claim_about_every_image():
 @pytest.mark.parametrize("df", [1, 2, 3, 4, 7, 30, 111])
 @pytest.mark.parametrize("p", [0.6, 0.975, 0.9995])
 def test_quantiles_of_students_distribution(p, df):
-    assert student(p, df) == pytest.approx(scipy.stats.t.ppf(p, df), rel=1e-9)
+    assert student(p, df) == pytest.approx(scipy.stats.t.ppf(p, df), rel=1e-8)  # scipy 1.11 errs by 2e-9
 
 
 def test_an_interval_that_touches_the_bound_cannot_tell():

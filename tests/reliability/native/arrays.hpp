@@ -1,6 +1,7 @@
 // Rows, axes and blocks of memory: cases of the driver.
 #pragma once
 
+#include <cmath>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -66,6 +67,63 @@ void logarithms(Choices& c, std::int64_t batch, std::int64_t rows, std::int64_t 
     }
 }
 
+// A band with the arrays it points to.
+template <typename T> struct Banded {
+    Banded(Choices& c, std::int64_t rows, std::int64_t columns)
+        : width(c.integer(1, static_cast<int>(columns))), first(rows), weight(numbers<T>(c, rows * width, 1)),
+          band{rows, columns, width, first.get(), weight.get()} {
+        for (std::int64_t j = 0; j < rows; ++j)
+            first[j] = c.any(j ? first[j - 1] : 0, static_cast<int>(columns - width));
+    }
+    std::int64_t width;
+    Array<std::int32_t> first;
+    Array<T> weight;
+    Band<T> band;
+};
+
+// Bands along the last axis of a grid and along another axis, compared with plain sums.
+template <typename T> void shrunk(Choices& c) {
+    const std::int64_t outer = c.integer(0, 3), columns = c.integer(1, 30), rows = c.integer(1, 30);
+    const std::int64_t lanes = native<T>().lanes(), cell = lanes * c.integer(1, 4);
+    const bool last = c.flag();
+    const std::int64_t inner = last ? c.any(1, static_cast<int>(cell)) : 2 * cell, width = last ? cell : inner;
+    Banded<T> banded(c, rows, columns);
+    auto x = numbers<T>(c, outer * columns * inner, 1);
+    Array<T> out(outer * rows * width);
+    const BandArgs<T> args{x.get(), out.get(), outer, inner, width, banded.band, c.integer(1, 2)};
+    last ? native<T>().shrink_lines(args) : native<T>().shrink_axis(args);
+    for (std::int64_t o = 0; o < outer; ++o)
+        for (std::int64_t j = 0; j < rows; ++j)
+            for (std::int64_t k = 0; k < inner; ++k) {
+                double sum = 0;
+                for (std::int64_t t = 0; t < banded.width; ++t)
+                    sum += double(banded.weight[j * banded.width + t]) *
+                           x[(o * columns + banded.first[j] + t) * inner + k];
+                if (std::abs(out[(o * rows + j) * width + k] - sum) > 1e-4) found("a band times x is not right");
+            }
+}
+
+// Products of rows near each other, compared with plain sums.
+template <typename T> void near_rows(Choices& c) {
+    const std::int64_t outer = c.integer(0, 3), size = c.integer(1, 30), inner = c.integer(1, 9);
+    const std::int64_t cell = c.integer(1, 40), labels = c.any(1, static_cast<int>(cell)), reach = c.integer(0, 12);
+    auto left = numbers<T>(c, outer * size * inner * cell, 1), right = numbers<T>(c, outer * size * inner * cell, 1);
+    Array<T> sums(size * size, T(0));
+    native<T>().band_products(
+        {left.get(), right.get(), outer, size, inner, cell, labels, reach, sums.get(), c.integer(1, 2)});
+    for (std::int64_t i = 0; i < size; ++i)
+        for (std::int64_t j = 0; j < size; ++j) {
+            double sum = 0;
+            for (std::int64_t k = 0; k < outer * inner; ++k)
+                for (std::int64_t s = 0; s < labels; ++s) {
+                    const std::int64_t at = k / inner * size * inner + k % inner;
+                    sum += double(left[(at + i * inner) * cell + s]) * right[(at + j * inner) * cell + s];
+                }
+            if (std::abs(i - j) <= reach && std::abs(sums[i * size + j] - sum) > 1e-2)
+                found("a product of near rows is not right");
+        }
+}
+
 template <typename T> void grid(Choices& c) {
     const std::int64_t outer = c.integer(0, 4), length = c.integer(0, 30), inner = c.integer(0, 30);
     const std::int64_t radius = c.integer(0, 40);
@@ -118,6 +176,8 @@ template <typename T> void grid(Choices& c) {
     bilateral_features(strided, sizes, axes, inverse.get(), same.get(), threads);
     for (std::int64_t i = 0; i < same.size; ++i)
         if (same[i] != features[i]) found("features depend on the strides of the image");
+    shrunk<T>(c);
+    near_rows<T>(c);
 }
 
 template <typename T> void columns(Choices& c) {

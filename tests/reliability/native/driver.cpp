@@ -29,6 +29,8 @@ constexpr struct {
     {"model_f64", model<double>},
     {"graph_f32", graph<float>},
     {"graph_f64", graph<double>},
+    {"map_methods", map_methods},
+    {"inverse", inverse},
     {"memory", blocks},
 };
 

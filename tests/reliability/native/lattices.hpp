@@ -3,12 +3,16 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
+#include "arrays.hpp"
 #include "bind/dispatch.hpp"
 #include "choices.hpp"
 #include "lattice/build.hpp"
+#include "lattice/lines.hpp"
 #include "lattice/sample.hpp"
+#include "lattice/weights.hpp"
 
 namespace fwcrf {
 
@@ -20,14 +24,14 @@ template <typename T> struct Built {
     std::int64_t vertices;
 };
 
-// The lattice of random points, after a check of its tables.
-template <typename T> Built<T> built(Choices& c, std::int64_t batch, std::int64_t n, int threads) {
-    const int d = c.integer(1, kMaxDim), corners = d + 1;
-    auto features = numbers<T>(c, batch * n * d, 1e6);
+// The lattice of n points per image, after a check of its tables.
+template <typename T> Built<T> lattice_of(const Points<T>& points, int threads) {
+    const int d = points.d, corners = d + 1;
+    const std::int64_t n = points.batch * points.n;
     double scale[kMaxDim], least[kMaxDim], most[kMaxDim];
     for (int i = 0; i < d; ++i) scale[i] = std::sqrt(2.0 / 3) * corners / std::sqrt((i + 1.0) * (i + 2.0));
     bool finite;
-    finite = native<T>().feature_bounds(features.get(), batch * n, d, least, most);
+    finite = native<T>().feature_bounds(points.features, n, d, least, most);
     if (!finite) found("finite features are not seen as such");
     Array<std::int64_t> lows(d), highs(d);
     for (int j = 0; j < d; ++j) {
@@ -43,10 +47,9 @@ template <typename T> Built<T> built(Choices& c, std::int64_t batch, std::int64_
         lows[j] = static_cast<std::int64_t>(std::floor(l / corners)) - 2;
         highs[j] = static_cast<std::int64_t>(std::ceil(h / corners)) + 2;
     }
-    Array<std::int32_t> index(batch * n * corners);
-    Array<T> weight(batch * n * corners);
-    Array<std::int64_t> order(batch * n * order_words(corners));
-    const Points<T> points{features.get(), batch, n, d, c.flag()};
+    Array<std::int32_t> index(n * corners);
+    Array<T> weight(n * corners);
+    Array<std::int64_t> order(n * order_words(corners));
     const Graph graph = build(points, scale, lows.get(), highs.get(), index.get(), weight.get(), order.get(), threads);
     if (!weight.finite()) found("weights are not finite");
     for (std::int64_t i = 0; i < index.size; ++i)
@@ -56,6 +59,13 @@ template <typename T> Built<T> built(Choices& c, std::int64_t batch, std::int64_
     Array<std::int32_t> neighbors(static_cast<std::int64_t>(graph.neighbors.size()));
     std::copy(graph.neighbors.begin(), graph.neighbors.end(), neighbors.get());
     return {d, corners, std::move(index), std::move(neighbors), std::move(weight), std::move(order), graph.vertices};
+}
+
+// The lattice of random points.
+template <typename T> Built<T> built(Choices& c, std::int64_t batch, std::int64_t n, int threads) {
+    const int d = c.integer(1, kMaxDim);
+    auto features = numbers<T>(c, batch * n * d, 1e6);
+    return lattice_of(Points<T>{features.get(), batch, n, d, c.flag()}, threads);
 }
 
 // Calibration of a lattice: every sum is finite, and weights become no larger.
@@ -111,6 +121,22 @@ template <typename T> void normalized(std::int64_t batch, std::int64_t n, Built<
     if (!(sums.least > 0 && sums.least <= sums.most)) found("row sums are not positive");
 }
 
+// A blur of whole rows in one order, and weights that are normalised for it.
+template <typename T> void whole_rows(Choices& c, FilterArgs<T> args, Array<T>& out, bool spoilt) {
+    const LatticeLines lines = lattice_lines(args.corners, args.vertices, args.neighbors, args.threads);
+    args.lines = lines.axes.data();
+    args.order = c.flag() ? BlurOrder::forward : BlurOrder::reverse;
+    args.identity = 0;
+    if (native<T>().filter(args) == spoilt) found("whether x is finite was not seen by whole rows");
+    if (!spoilt && !out.finite()) found("a filter of whole rows is not finite");
+    if constexpr (std::is_same_v<T, float>) {
+        Array<T> splat(args.n * args.corners), slice(args.n * args.corners);
+        normalized_weights(WeightsArgs<T>{args, static_cast<Normalization>(c.integer(0, 3)), T(0.9), T(1e-20), T(2),
+                                          splat.get(), slice.get()});
+        if (!splat.finite() || !slice.finite()) found("weights normalised by row sums are not finite");
+    }
+}
+
 template <typename T> void lattice(Choices& c) {
     const int threads = c.integer(1, 2);
     const std::int64_t batch = c.integer(1, 2), n = c.integer(1, c.integer(0, 5) ? 20 : 150), rows = batch * n;
@@ -143,32 +169,25 @@ template <typename T> void lattice(Choices& c) {
     if (channels <= most) {
         Array<T> dots(rows * l.corners);
         for (std::int64_t i = 0; i < dots.size; ++i) dots[i] = 0;
-        native<T>().corner_dots(args, x.get(), dots.get());
+        Array<T> products(rows, T(0));
+        const bool both = args.order == BlurOrder::symmetric && c.flag();
+        auto matrix = numbers<T>(c, channels * channels, 10);
+        const T* const some = both && c.flag() ? matrix.get() : nullptr;
+        native<T>().corner_dots(args, x.get(), some, dots.get(), both ? products.get() : nullptr);
+        native<T>().row_products(args, x.get(), some, products.get());
         if (!spoilt && !dots.finite()) found("a dot at a corner is not finite");
+        if (!spoilt && !products.finite()) found("a product at a point is not finite");
     }
     if (!spoilt && !out.finite()) found("a filter is not finite");
+    whole_rows(c, args, out, spoilt);
     diagonal(rows, l.d, l.index.get(), l.weight.get(), l.order.get(), l.vertices, l.neighbors.get(), 0.5, -0.1,
              on_diagonal.get(), c.flag() ? slopes.get() : nullptr, threads);
     if (!on_diagonal.finite() || !slopes.finite()) found("a diagonal is not finite");
 }
 
-// A band with the arrays it points to.
-template <typename T> struct Banded {
-    Banded(Choices& c, std::int64_t rows, std::int64_t columns)
-        : width(c.integer(1, static_cast<int>(columns))), first(rows), weight(numbers<T>(c, rows * width, 1)),
-          band{rows, columns, width, first.get(), weight.get()} {
-        for (std::int64_t j = 0; j < rows; ++j)
-            first[j] = c.any(j ? first[j - 1] : 0, static_cast<int>(columns - width));
-    }
-    std::int64_t width;
-    Array<std::int32_t> first;
-    Array<T> weight;
-    Band<T> band;
-};
-
 // Steps on unary + (lattice + grid) x, with matrices or Potts.
 template <typename T> void model(Choices& c) {
-    const int threads = c.integer(1, 2), axes = c.integer(1, 3), steps = c.integer(1, 3);
+    const int threads = c.integer(1, 2), axes = c.integer(1, 3);
     std::vector<Banded<T>> bands;
     Term<T> terms[2]{};
     std::int64_t n = 1;
@@ -203,6 +222,9 @@ template <typename T> void model(Choices& c) {
     const bool plain = c.flag(), alone = c.flag() && plain;
     const auto most = static_cast<int>(kMostLabels<T>), lanes = static_cast<int>(native<T>().lanes());
     const int kind = c.integer(0, 5);
+    // Equal updates may take lazy steps.
+    const bool equal = plain && c.flag();
+    const int steps = equal ? c.integer(4, 9) : c.integer(1, 3);
     const int rows = std::clamp(lanes * c.integer(1, 16) + c.integer(-1, 1), 1, most);
     const std::int64_t labels = kind == 5            ? 2
                                 : kind == 4 && plain ? c.integer(most - 1, 3 * most)
@@ -218,24 +240,29 @@ template <typename T> void model(Choices& c) {
     auto x = numbers<T>(c, size, 100), unary = numbers<T>(c, size, 1e3);
     const bool spoilt = spoil(c, x);
     Array<T> other(size, T(1) / static_cast<T>(labels)), sum(size, T(0)), dual(size, T(0));
-    Array<double> slopes(2 * labels * labels, 0.0);
+    Array<T> goal(size, T(0)), point(size, T(1) / static_cast<T>(labels));
+    Array<double> slopes(2 * labels * labels, 0.0), rates(3 * (1 + steps), 0.0);
     std::vector<Array<T>> outs;
     std::vector<T*> out;
-    std::vector<const T*> others(3, other.get());
+    std::vector<const T*> others(3, other.get()), points(3, point.get());
+    std::vector<T*> goals(3, c.flag() ? goal.get() : nullptr);
     std::vector<Update<T>> updates;
     for (int k = 0; k < steps; ++k) {
         out.push_back(k && (plain || c.flag()) ? out.back() : outs.emplace_back(size).get());
         updates.push_back({static_cast<Map>(plain ? c.integer(1, 3) : c.integer(0, 5)), static_cast<T>(c.normal()),
                            static_cast<T>(c.unit()), static_cast<T>(c.unit()), static_cast<T>(c.integer(0, 2)),
                            static_cast<T>(plain ? 0 : c.integer(-1, 1)),
-                           static_cast<Dual>(plain ? 0 : c.integer(0, 2))});
+                           static_cast<Dual>(plain ? 0 : c.integer(0, 3))});
+        if (equal) updates[k] = updates[0];
     }
+    std::vector<std::int64_t> reads(steps);
     MessageBound<T> bound;
     const bool sums = c.flag(), sloped = c.flag();
     const int first = c.flag(), count = first ? 1 : c.integer(1, 2);
     Array<T> begin(size);
     const bool back = !plain && c.flag();
-    const Start<T> before{back ? Map::softmax_derivative : Map::softmax, T(-1), other.get(), begin.get()};
+    const Start<T> before{back ? Map::softmax_derivative : Map::softmax, T(-1), other.get(), begin.get(),
+                          static_cast<T>(back ? c.unit() : 1)};
     const StepArgs<T> args{alone ? unary.get() : x.get(),
                            plain || c.flag() ? unary.get() : nullptr,
                            n,
@@ -252,7 +279,13 @@ template <typename T> void model(Choices& c) {
                            threads,
                            !plain && c.flag() ? &bound : nullptr,
                            false,
-                           alone || back ? &before : nullptr};
+                           alone || back ? &before : nullptr,
+                           nullptr,
+                           plain ? nullptr : goals.data(),
+                           !plain && c.flag() ? points.data() : nullptr,
+                           !plain && c.flag() ? rates.get() : nullptr,
+                           reads.data(),
+                           static_cast<T>(c.flag() ? 1e-5 : 0)};
     bool seen;
     seen = native<T>().run_steps(args);
     // The result of a start need not be finite if x is not, and it is not always checked.
@@ -260,7 +293,8 @@ template <typename T> void model(Choices& c) {
     if (spoilt) return;
     for (auto& values : outs)
         if (!values.finite()) found("a step is not finite");
-    if (!slopes.finite() || !sum.finite() || !dual.finite()) found("a sum of steps is not finite");
+    if (!slopes.finite() || !sum.finite() || !dual.finite() || !rates.finite() || !goal.finite())
+        found("a sum of steps is not finite");
     if (!std::isfinite(bound.all) || !std::isfinite(bound.last)) found("a message bound is not finite");
 }
 

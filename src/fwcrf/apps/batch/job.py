@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path, PurePosixPath
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from fwcrf.apps.batch.manifest import Item
+from fwcrf.apps.files.arrays import write_npz
 from fwcrf.apps.files.atomic import staging
 from fwcrf.apps.files.digest import content_identity, sha256
 from fwcrf.apps.files.errors import FileError
+from fwcrf.apps.files.formats import format_by_name, format_of, stem
 from fwcrf.apps.files.images import Picture, read_image
 from fwcrf.apps.files.labels import encode_labels
 from fwcrf.apps.files.limits import DEFAULT_LIMIT
+from fwcrf.apps.files.palette import overlay as drawn
+from fwcrf.apps.files.pictures import is_geotiff, write_colours
+from fwcrf.apps.files.place import place_in_space
 from fwcrf.apps.files.scores import Given, read_scores
 from fwcrf.apps.files.settings import Settings
+from fwcrf.torch_ops.native import warn_caller
 from fwcrf.torch_ops.printed import in_one_line
 
 if TYPE_CHECKING:
@@ -39,6 +46,11 @@ class Reading:
     resize: Literal["scores", "image"] | None = None
     limit: int = DEFAULT_LIMIT
     align: Align = "centers"  # place of the scores on the image, for resize
+    units: Literal["file", "pixels"] | None = (
+        None  # of position bandwidths; None: NIfTI's millimetres, else pixels
+    )
+    memory: int | None = None  # bytes of the work, as in fwcrf.refine
+    bands: tuple[int, ...] | None = None  # the channels of the image to use, from 1 on; None: all
 
 
 _DEFAULT_READING = Reading()
@@ -63,6 +75,7 @@ class Inputs:
     picture: Picture
     values: np.ndarray  # the scores
     options: dict[str, Any]  # arguments of ``fwcrf.refine`` that follow from the files
+    bands: tuple[int, ...] | None = None  # the channels of the image to use, from 1 on; None: all
 
     def refine(self, arguments: dict[str, Any], *, return_probabilities: bool = False) -> Refined:
         """Result of ``fwcrf.refine`` with the arguments of ``Settings.arguments``."""
@@ -70,11 +83,22 @@ class Inputs:
 
         options = {**arguments, **self.options, "return_probabilities": return_probabilities}
         try:
-            found = fwcrf.refine(self.picture.values, self.values, **options)
+            found = fwcrf.refine(self._image(), self.values, **options)
         except ValueError as error:
             # The message is about arrays; the reader of the message knows files.
             raise FileError(f"{' with '.join(self.names)}: {error}") from error
         return Refined(self.picture, *found) if return_probabilities else Refined(self.picture, found)
+
+    def _image(self) -> np.ndarray:
+        values = self.picture.values
+        if self.bands is None:
+            return values
+        there = values.shape[-1] if values.ndim > self.options["spatial_dims"] else 1
+        if not all(1 <= band <= there for band in self.bands):
+            chosen = ",".join(map(str, self.bands))
+            raise FileError(f"{self.names[0]} has bands 1 to {there}; expected some of them, not {chosen}.")
+        values = values.reshape(*values.shape[: self.options["spatial_dims"]], there)
+        return values[..., [band - 1 for band in self.bands]]
 
 
 def read_files(image: Path | str, scores: Path | str, reading: Reading = _DEFAULT_READING) -> Inputs:
@@ -88,12 +112,23 @@ def read_files(image: Path | str, scores: Path | str, reading: Reading = _DEFAUL
     options: dict[str, Any] = {
         "from_logits": given.kind == "logits",
         "spatial_dims": dims,
-        "spacing": picture.spacing,
+        "spacing": _spacing(picture, str(image), reading),
         "resize": reading.resize,
         "align": reading.align,
         "num_labels": reading.num_labels,
         "channel_axis": -1 if reading.label_axis == -1 else dims,
+        "memory": reading.memory,
     }
+    names = (str(image), str(scores))
+    grids = (picture.values.shape[:3], values.shape[:3])
+    placed = place_in_space(names, (picture.affine, given.affine), grids)
+    if placed is not None and reading.resize is not None:
+        options["align"] = placed
+    elif placed is not None and grids[0] == grids[1]:
+        raise FileError(
+            f"{scores} lies {placed[1]} voxels away from {image}, on a grid of the same size; expected the "
+            "same place, or resize='scores' (--resize)."
+        )
     if given.kind != "labels" and values.ndim > dims and reading.label_axis not in (-1, dims):
         try:
             _check_file_axes(picture, values, given.kind, dims, reading)
@@ -102,7 +137,16 @@ def read_files(image: Path | str, scores: Path | str, reading: Reading = _DEFAUL
     if given.kind == "labels":
         values = without_void(values, reading.void, str(scores))
         options["from_labels"] = reading.confidence or True
-    return Inputs((str(image), str(scores)), picture, values, options)
+    return Inputs(names, picture, values, options, reading.bands)
+
+
+def _spacing(picture: Picture, name: str, reading: Reading) -> tuple[float, ...] | None:
+    if reading.units == "file" and picture.spacing is None:
+        raise FileError(
+            f"{name} does not say how large a pixel is; expected NIfTI, a GeoTIFF that is refined into a "
+            ".tif, or bandwidths in pixels (units='pixels', --units pixels)."
+        )
+    return None if reading.units == "pixels" else picture.spacing
 
 
 def refine_files(
@@ -116,6 +160,47 @@ def refine_files(
     """Result of ``fwcrf.refine`` for an image file and a file of scores."""
     inputs = read_files(image, scores, reading)
     return inputs.refine(settings.arguments(), return_probabilities=return_probabilities)
+
+
+def keeps_place(image: Path | str, output: Path | str) -> bool:
+    """True if the image is a GeoTIFF, and the output a TIFF, which then gets its coordinates and nodata."""
+    if not Path(image).is_file() or format_of(image) != "tiff" or not is_geotiff(image):
+        return False
+    if format_by_name(output) == "tiff":
+        return True
+    warn_caller(
+        f"{image} has coordinates or nodata, which {Path(output).name} cannot hold: they are not used. "
+        "Expected a .tif as output (batch: --ending .tif)."
+    )
+    return False
+
+
+def refine_place(
+    image: Path | str, scores: Path | str, files: Sequence[Path], settings: Settings, reading: Reading
+) -> None:
+    """Write the labels, and with a second file the probabilities, of a GeoTIFF, window by window."""
+    from fwcrf.integrations.geotiff.refine import refine_into
+
+    given: Any = scores
+    kind, options = reading.kind, settings.arguments()
+    if format_of(scores) != "tiff":
+        found = read_scores(
+            scores, kind=kind, key=reading.key, label_axis=reading.label_axis, limit=reading.limit
+        )
+        given, kind = found.values, found.kind
+        if kind == "labels":
+            given = without_void(given, reading.void, str(scores))
+    try:
+        refine_into(
+            files, image, given,
+            kind=kind, confidence=reading.confidence or True, void=reading.void, resize=reading.resize,
+            units="crs" if reading.units == "file" else "pixels", num_labels=reading.num_labels,
+            align=reading.align, memory=reading.memory, bands=reading.bands, **options,
+        )  # fmt: skip
+    except FileError:
+        raise
+    except ValueError as error:
+        raise FileError(f"{image} with {scores}: {error}") from error
 
 
 def _check_file_axes(picture: Picture, values: np.ndarray, kind: str, dims: int, reading: Reading) -> None:
@@ -139,6 +224,19 @@ def without_void(labels: np.ndarray, void: int, name: str) -> np.ndarray:
     return known
 
 
+# A function that writes to an open file, or to the path of the file.
+Writer = Callable[[IO[bytes], Path], None]
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A further file of an item: its path in the output folder, and its content in a temporary file."""
+
+    output: str
+    temporary: str
+    sha256: str
+
+
 @dataclass(frozen=True)
 class Staged:
     """A finished output in a temporary file."""
@@ -147,41 +245,111 @@ class Staged:
     sha256: str  # of its content
     key: str  # of its inputs and settings, see RefineJob.key
     warnings: tuple[str, ...] = ()
+    beside: tuple[Beside, ...] = ()
+    share: float | None = None  # of the pixels that the refinement changed, estimated; None if not known
 
 
 @dataclass(frozen=True)
 class RefineJob:
     """Function from an item to its output, staged as a temporary file in the output's folder.
 
-    It runs on one thread, because the bits of a result depend on the number of threads.
+    It runs on one thread, because the bits of a result depend on the number of threads. ``overlay`` and
+    ``probabilities`` ask for further files: NAME-overlay.png and NAME-probabilities.npz.
     """
 
     folder: str
     settings: Settings = field(default_factory=Settings)
     reading: Reading = Reading()
+    overlay: bool = False
+    probabilities: bool = False
 
     def __call__(self, item: Item) -> Staged:
         import torch
 
         torch.set_num_threads(1)
-        output = Path(self.folder) / item.output
         # Before the inputs are read: if they change afterwards, the next batch sees another key.
         key = self.key(item)
-        with recorded_warnings() as messages:
-            found = refine_files(item.image, item.scores, self.settings, self.reading)
+        files: list[Beside] = []
         try:
-            with staging(output.parent) as (file, temporary):
-                encode_labels(file, output.name, found.labels, affine=found.picture.affine)
-        except OSError as error:
-            raise FileError(f"{output} cannot be written: {error.strerror or error}.") from error
-        return Staged(str(temporary), sha256(temporary), key, tuple(messages))
+            with recorded_warnings() as messages, recorded_changes() as shares:
+                for name, write in self._writers(item):
+                    files.append(self._staged(name, write))
+        except BaseException:
+            for one in files:
+                Path(one.temporary).unlink(missing_ok=True)
+            raise
+        label_map, *beside = files
+        share = sum(shares) / len(shares) if shares else None
+        return Staged(label_map.temporary, label_map.sha256, key, tuple(messages), tuple(beside), share)
+
+    def keeps_place(self, item: Item) -> bool:
+        """True if the labels are written window by window, with the coordinates of the image."""
+        return keeps_place(item.image, item.output)
+
+    def refined(self, item: Item) -> Refined:
+        """The labels of an item, and their probabilities if the job writes them."""
+        return refine_files(
+            item.image, item.scores, self.settings, self.reading, return_probabilities=self.probabilities
+        )
+
+    def beside(self, item: Item) -> list[str]:
+        """The further files of an item, paths in the output folder."""
+        path = PurePosixPath(item.output)
+        ends = {"-overlay.png": self.overlay, "-probabilities.npz": self.probabilities}
+        return [str(path.with_name(f"{stem(path.name)}{end}")) for end, asked in ends.items() if asked]
 
     def key(self, item: Item) -> str:
         """Hash of everything that the output depends on: settings, content of the input files and version."""
         from fwcrf import __version__
 
         files = [content_identity(path) for path in (item.image, item.scores)]
-        return self.settings.fingerprint(version=__version__, reading=asdict(self.reading), files=files)
+        return self.settings.fingerprint(
+            version=__version__, reading=asdict(self.reading), files=files, **self.more(item)
+        )
+
+    def more(self, item: Item) -> dict[str, Any]:
+        """Further settings that the output depends on, as plain values."""
+        return {}
+
+    def _writers(self, item: Item) -> Iterator[tuple[str, Writer]]:
+        """The files of an item, the label map first, and functions that write them."""
+        if self.keeps_place(item):
+            if self.overlay or self.probabilities:
+                raise FileError(
+                    f"{item.image} has coordinates, and its labels are written window by window; leave out "
+                    "the overlay and the probabilities."
+                )
+            yield (
+                item.output,
+                lambda _, path: refine_place(item.image, item.scores, [path], self.settings, self.reading),
+            )
+            return
+        found = self.refined(item)
+        if self.overlay and found.labels.ndim != 2:
+            raise FileError(f"{item.image} is a volume, which cannot be drawn; leave out the overlay.")
+        place = found.picture
+        yield (
+            item.output,
+            lambda file, _: encode_labels(
+                file, item.output, found.labels, affine=place.affine, header=place.header
+            ),
+        )
+        likely = found.probabilities
+        for name in self.beside(item):
+            if name.endswith(".npz"):
+                assert likely is not None
+                yield name, lambda file, _: write_npz(file, probabilities=likely)
+            else:
+                yield name, lambda file, _: write_colours(file, drawn(place.values, found.labels))
+
+    def _staged(self, name: str, write: Writer) -> Beside:
+        output = Path(self.folder) / name
+        try:
+            with staging(output.parent) as (file, temporary):
+                write(file, temporary)
+        except OSError as error:
+            raise FileError(f"{output} cannot be written: {error.strerror or error}.") from error
+        return Beside(name, str(temporary), sha256(temporary))
 
 
 @contextmanager
@@ -192,3 +360,32 @@ def recorded_warnings() -> Iterator[list[str]]:
         warnings.simplefilter("always")
         yield messages
     messages += dict.fromkeys(str(w.message) for w in recorded)
+
+
+class _Shares(logging.Handler):
+    """A handler that collects the shares of changed pixels, which ``fwcrf.refine`` logs."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.found: list[float] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from fwcrf.changed import Changes
+
+        for one in record.args if isinstance(record.args, tuple) else ():
+            if isinstance(one, Changes):
+                self.found.append(one.share)
+
+
+@contextmanager
+def recorded_changes() -> Iterator[list[float]]:
+    """List of the shares of pixels that refinements in the block changed, estimates from some pixels."""
+    log, handler = logging.getLogger("fwcrf"), _Shares()
+    before = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield handler.found
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)

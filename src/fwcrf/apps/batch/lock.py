@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from fwcrf.apps.files.errors import FileError
 
 try:
-    import fcntl
-except ImportError:  # Windows has no fcntl; there batches are not locked
-    fcntl = None
+    from fwcrf.apps.batch import lock_posix as system
+except ImportError:
+    from fwcrf.apps.batch import lock_windows as system
 
 NAME = ".fwcrf-batch.lock"
 _PATIENCE = 10.0  # seconds to wait for the workers of a killed batch to exit
@@ -27,19 +27,22 @@ def exclusive(folder: Path | str) -> Iterator[None]:
     """Lock ``folder`` against other batches; workers of this batch call ``share``."""
     descriptor = _open(folder)
     try:
-        if fcntl is not None:
-            _lock_exclusively(descriptor, folder)
-            # Downgraded to a shared lock, so that workers can hold it too, even after the parent's death.
-            _lock(descriptor, fcntl.LOCK_SH, folder)
+        until = time.monotonic() + _PATIENCE
+        while time.monotonic() < until:
+            with suppress(FileError):
+                _try(system.begin, descriptor, folder)
+                break
+            time.sleep(0.05)
+        else:
+            _try(system.begin, descriptor, folder)
         yield
     finally:
         os.close(descriptor)
 
 
 def share(folder: Path | str) -> None:
-    """Hold the shared lock of ``folder`` until this process ends."""
-    if fcntl is not None:
-        _lock(_open(folder), fcntl.LOCK_SH, folder)
+    """Keep other batches from ``folder`` until this process ends, also after the death of its batch."""
+    _try(system.join, _open(folder), folder)
 
 
 def _open(folder: Path | str) -> int:
@@ -52,21 +55,10 @@ def _open(folder: Path | str) -> int:
         raise FileError(f"{path} cannot be opened: {error.strerror or error}.{link}") from error
 
 
-def _lock_exclusively(descriptor: int, folder: Path | str) -> None:
-    assert fcntl is not None
-    until = time.monotonic() + _PATIENCE
-    while time.monotonic() < until:
-        with suppress(FileError):
-            return _lock(descriptor, fcntl.LOCK_EX, folder)
-        time.sleep(0.05)
-    _lock(descriptor, fcntl.LOCK_EX, folder)
-
-
-def _lock(descriptor: int, kind: int, folder: Path | str) -> None:
-    assert fcntl is not None
+def _try(lock: Callable[[int], None], descriptor: int, folder: Path | str) -> None:
     try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+        lock(descriptor)
+    except system.HELD as error:
         raise FileError(
             f"another batch is writing to {folder}; wait for it to end, or choose another folder."
         ) from error

@@ -40,6 +40,8 @@ def read_manifest(
     with ``ending``.
     """
     source = Path(source)
+    if not source.exists():
+        raise FileError(f"{source} cannot be read: No such file or directory.")
     if source.is_dir():
         items = list(_of_folder(source, scores, truth, ending))
         if not items:

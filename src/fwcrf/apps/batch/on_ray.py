@@ -40,7 +40,8 @@ def run(
     own = not ray.is_initialized()
     if own:
         ray.init(
-            address=address,
+            # Else Ray joins a cluster that happens to run on this machine, and refuses num_cpus.
+            address=address or "local",
             num_cpus=None if address else num_workers or processors(),
             include_dashboard=None if address else False,
             log_to_driver=False,

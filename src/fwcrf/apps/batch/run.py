@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from fwcrf.apps.batch import lock
-from fwcrf.apps.batch.job import RefineJob, Staged
-from fwcrf.apps.batch.journal import Journal
+from fwcrf.apps.batch.job import Beside, RefineJob, Staged
+from fwcrf.apps.batch.journal import Journal, State
 from fwcrf.apps.batch.local import Failure
 from fwcrf.apps.batch.local import run as run_locally
 from fwcrf.apps.batch.manifest import Item, check_inside
 from fwcrf.apps.files.atomic import put_in_place, remove_leftovers
 from fwcrf.apps.files.errors import FileError
 from fwcrf.apps.files.labels import check_labels_name
+
+# Of the states of an item's files, the first decides: what is missing or changed is made again.
+_URGENCY: tuple[State, ...] = ("foreign", "stale", "missing", "done")
 
 
 class Engine(Protocol):
@@ -43,6 +46,7 @@ class Outcome:
     item: Item
     error: str | None = None
     warnings: tuple[str, ...] = ()
+    share: float | None = None  # of the pixels that the refinement changed, estimated
 
 
 def run(
@@ -62,7 +66,7 @@ def run(
     After an interruption each output is complete or absent, and the same call resumes.
     """
     folder = Path(job.folder)
-    _check_outputs(folder, items)
+    _check_outputs(folder, items, job)
     with lock.exclusive(folder), Journal(folder) as journal:
         places = {(folder / item.output).parent for item in items}
         for place in places:
@@ -80,16 +84,24 @@ def run(
                     journal.note({"output": item.output, "error": result.message})
                     yield Outcome(item, result.message)
                 else:
-                    yield Outcome(item, warnings=result.warnings)
+                    yield Outcome(item, warnings=result.warnings, share=result.share)
         finally:
             for place in places:
                 remove_leftovers(place)
 
 
-def _check_outputs(folder: Path, items: Sequence[Item]) -> None:
+def _check_outputs(folder: Path, items: Sequence[Item], job: RefineJob) -> None:
+    owners: dict[str, Item] = {}
     for item in items:
         check_inside(item.output)
         check_labels_name(item.output)
+        for name in (item.output, *job.beside(item)):
+            other = owners.setdefault(str(PurePosixPath(name)), item)
+            if other != item:
+                raise FileError(
+                    f"{other.image} and {item.image} would both write {name}; use a list with the column "
+                    "'output' to name them."
+                )
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for parent in {PurePosixPath(item.output).parent for item in items}:
@@ -106,11 +118,15 @@ def _check_outputs(folder: Path, items: Sequence[Item]) -> None:
 
 
 def _plan(journal: Journal, items: Sequence[Item], job: RefineJob, overwrite: bool) -> Plan:
-    states = {item: journal.state(item.output, partial(job.key, item)) for item in items}
-    foreign = [item for item in items if states[item] == "foreign"]
+    states, foreign = {}, []
+    for item in items:
+        key = cache(partial(job.key, item))
+        each = {name: journal.state(name, key) for name in (item.output, *job.beside(item))}
+        foreign += [name for name, state in each.items() if state == "foreign"]
+        states[item] = min(each.values(), key=_URGENCY.index)
     if foreign and not overwrite:
         raise FileError(
-            f"{journal.path.parent / foreign[0].output} exists already and was not written by a batch"
+            f"{journal.path.parent / foreign[0]} exists already and was not written by a batch"
             f"{f', and {len(foreign) - 1} more like it' if len(foreign) > 1 else ''}; choose another "
             "folder, or replace files (overwrite=True, or --overwrite)."
         )
@@ -119,9 +135,13 @@ def _plan(journal: Journal, items: Sequence[Item], job: RefineJob, overwrite: bo
 
 
 def _finish(journal: Journal, folder: Path, item: Item, staged: Staged) -> Staged | Failure:
+    files = (*staged.beside, Beside(item.output, staged.temporary, staged.sha256))
+    name = item.output
     try:
-        journal.add(item.output, staged.key, staged.sha256)
-        put_in_place(Path(staged.temporary), folder / item.output, follow=False)
+        for one in files:
+            name = one.output
+            journal.add(name, staged.key, one.sha256)
+            put_in_place(Path(one.temporary), folder / name, follow=False)
     except FileNotFoundError:
         return Failure(
             f"a worker wrote {staged.temporary}, which does not exist on this machine; the output folder "
@@ -130,5 +150,5 @@ def _finish(journal: Journal, folder: Path, item: Item, staged: Staged) -> Stage
     except FileError as error:
         return Failure(str(error))
     except OSError as error:
-        return Failure(f"{folder / item.output} cannot be written: {error.strerror or error}")
+        return Failure(f"{folder / name} cannot be written: {error.strerror or error}")
     return staged

@@ -17,6 +17,7 @@ RUNS = (
     "bandwidth",
     "speed",
     "inference",
+    "photographs",
     "sizes",
     "others",
     "oracles",
@@ -25,6 +26,7 @@ RUNS = (
     "memory",
     "scaling",
     "graph",
+    "graph_map",
     "energy",
     "accuracy",
     "anneal",
@@ -33,7 +35,9 @@ RUNS = (
     "points",
 )
 # Not timings: run only if named.
-APART = ("accuracy", "anneal", "choosing", "lp", "points")
+APART = ("accuracy", "anneal", "choosing", "graph_map", "lp", "photographs", "points")
+# They read the peak of memory from /proc, which Linux has.
+ON_LINUX = ("layer", "memory", "scaling")
 RESULTS = "bench-results"
 QUICK_ROUNDS = 3
 QUIET = 0.9  # fraction of the requested cores below which the machine counts as busy
@@ -41,6 +45,11 @@ QUIET = 0.9  # fraction of the requested cores below which the machine counts as
 
 def main(arguments: Sequence[str] | None = None) -> None:
     given = _read(arguments)
+    if given.device is not None:
+        from fwcrf.apps.bench import device
+
+        agrees = device.main(given.device, given.rounds or QUICK_ROUNDS, given.quick)
+        sys.exit(0 if agrees else 1)
 
     from fwcrf.apps.bench import plots, report
     from fwcrf.apps.bench.timing import Plan
@@ -50,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
     print(report.table(["machine", ""], list(report.machine().items())))
     ratios: compare.Ratios = {}
-    for name in given.names or [name for name in RUNS if name not in APART]:
+    for name in given.names or [name for name in RUNS if name not in _left_out()]:
         print(f"\n## {name.capitalize()}", flush=True)
         before = report.cores_at_hand()
         results = import_module(f"fwcrf.apps.bench.{name}").run(plan)
@@ -74,6 +83,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(1)
 
 
+def _left_out() -> tuple[str, ...]:
+    return APART if sys.platform == "linux" else APART + ON_LINUX
+
+
 class _Parser(argparse.ArgumentParser):
     """Parser whose messages have no control characters."""
 
@@ -87,10 +100,13 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
         description="Time the library, in alternation with the installed peer libraries.",
         epilog=f"Results go to {RESULTS}/. Compare only ratios within one run; set "
         "OMP_WAIT_POLICY=passive on a shared machine, as this program does. Exit status: 0, 1 for a "
-        "regression, 2 for bad usage.",
+        "regression or a device that disagrees, 2 for bad usage.",
     )
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"{', '.join(RUNS)} (default: all but {', '.join(APART)})"
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"{', '.join(RUNS)} (default: all but {', '.join(_left_out())})",
     )
     parser.add_argument("--rounds", type=int, help=f"rounds to time (default: 15, quick: {QUICK_ROUNDS})")
     parser.add_argument("--quick", action="store_true", help="about five minutes: fewer pictures, "
@@ -101,14 +117,21 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
                         help="accepted relative decrease of a ratio (default: %(default)s)")  # fmt: skip
     parser.add_argument("--store", nargs="?", type=Path, const=compare.BASELINE, metavar="FILE",
                         help="write this run's ratios to FILE, for --compare")  # fmt: skip
+    parser.add_argument("--device", metavar="DEVICE",
+                        help="instead, check a device (cuda, mps, xpu) against the CPU, time the layer "
+                        "on both, and print a report to post; --quick: on a small picture")  # fmt: skip
     given = parser.parse_args(arguments)
     if given.rounds is not None and given.rounds < 1:
         parser.error(f"--rounds {given.rounds}: expected at least 1")
+    if given.device is not None and (given.names or given.compare or given.store):
+        parser.error("--device takes no names, --compare or --store; expected --rounds or --quick beside it")
     if not 0 <= given.tolerance < 1:
         parser.error(f"--tolerance {given.tolerance}: expected at least 0 and below 1")
     for name in given.names:
         if name not in RUNS:
             parser.error(f"{name}: expected one of {', '.join(RUNS)}")
+        if name in ON_LINUX and sys.platform != "linux":
+            parser.error(f"{name} reads the peak of memory from /proc; expected Linux, or another benchmark")
     return given
 
 

@@ -27,6 +27,7 @@ from fwcrf.apps.bench.memory import extra
 from fwcrf.apps.bench.report import print_rows, table
 from fwcrf.apps.bench.rows import Compared, Row, assemble, spreads
 from fwcrf.apps.bench.timing import Case, Plan, Times, measure
+from fwcrf.layer import LEARNABLE
 
 LABELS, STEPS = 21, 5
 BATCHES = (1, 4)
@@ -42,7 +43,13 @@ SETTINGS: dict[str, dict[str, object]] = {
     },
     "checkpoint": {"solver": "l2fw", "learnable": ("weights",), "gradient": "checkpoint"},
     "bandwidths": {"solver": "l2fw", "learnable": ("bandwidths",)},
+    "everything but bandwidths": {
+        "solver": "l2fw", "learnable": [name for name in LEARNABLE if name != "bandwidths"],
+        "weights": "full", "skip": 0.5,
+    },
+    "everything learned": {"solver": "l2fw", "learnable": LEARNABLE, "weights": "full", "skip": 0.5},
 }  # fmt: skip
+DEFAULT = "l2fw, batch 1"  # the time of other settings is compared with it
 ALWAYS = ("l2fw", "l2fw, a network's scores", "mf")  # the remaining settings are timed for batches of one
 
 
@@ -116,7 +123,16 @@ def run(plan: Plan) -> dict[str, object]:
     rows = assemble(spreads(times), wanted, plan.threads)
     print_rows(f"Layer, {STEPS} steps, {LABELS} labels", rows)
     print(f"\n### Speed-up over crfasrnn_pytorch, estimated as {STAND_IN:g} pydensecrf inferences\n")
-    head = ["setting", "threads", "forward, ms", "backward, ms", "backward / forward", "speed-up", "target"]
+    head = [
+        "setting",
+        "threads",
+        "forward, ms",
+        "backward, ms",
+        "backward / forward",
+        "times l2fw",
+        "speed-up",
+        "target",
+    ]
     print(table(head, _passes(rows, passes, unit)))
     held_ = {} if plan.quick else {s: held(s, pictures.names()[0], max(plan.threads)) / 1e6 for s in SETTINGS}
     if held_:
@@ -131,10 +147,13 @@ def _passes(rows: list[Row], passes: dict, unit: str) -> list[list[str]]:
         case = row.what.split("per image, ")[1]
         each = [by_case[case, row.threads] for by_case in passes.values()]
         forward, backward = (statistics.median(e[key] for e in each) for key in ("forward", "backward"))
+        first = [by_case[DEFAULT, row.threads] for by_case in passes.values()]
+        times = (forward + backward) / statistics.median(e["forward"] + e["backward"] for e in first)
         speedup = f"{STAND_IN * row.ratio(unit).min:.1f}" if row.theirs else ""
         target = f"{TARGETS[row.threads]:g}" if row.threads in TARGETS else ""
         lines.append([case, str(row.threads), f"{forward:.0f}", f"{backward:.0f}",
-                      f"{backward / forward:.2f}", speedup, target])  # fmt: skip
+                      f"{backward / forward:.2f}", f"{times:.2f}" if case.endswith(" 1") else "",
+                      speedup, target])  # fmt: skip
     return lines
 
 

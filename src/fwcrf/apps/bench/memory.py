@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
+import mmap
 import subprocess
 import sys
 from collections.abc import Callable
@@ -79,7 +79,7 @@ def run(plan: Plan) -> dict[str, object]:
 
 def _held() -> int:
     pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()
+    return pages * mmap.PAGESIZE
 
 
 def _forget_peak() -> None:

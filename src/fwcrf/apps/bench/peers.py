@@ -22,7 +22,7 @@ from fwcrf.apps.bench.timing import Work
 from fwcrf.energy import Energy, unary_from_logits
 from fwcrf.features import bilateral, pixels, positions
 from fwcrf.kernels import Lattice
-from fwcrf.pairwise import dense
+from fwcrf.pairwise import dense, of_image
 from fwcrf.solvers import minimize
 from fwcrf.torch_ops.printed import in_one_line
 
@@ -174,6 +174,13 @@ _MAKERS: dict[str, Callable[[], Peer]] = {
     "crfseg": _crfseg,
     "plain torch (stand-in)": _plain_torch,
 }
+
+
+def energy(image: np.ndarray, unary: np.ndarray) -> Energy:
+    """The energy that ``ours`` minimises."""
+    picture, logits = tensors(image, unary)
+    P = of_image([kernels.Spatial(SPATIAL), kernels.Bilateral(XY, COLOR)], picture[0], len(unary))
+    return Energy(P, unary_from_logits(logits[0].flatten(1).T.contiguous()))
 
 
 def ours(image: np.ndarray, unary: np.ndarray, steps: int, solver: str = "mf") -> Work:

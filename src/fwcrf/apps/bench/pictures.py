@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,12 @@ def crop(image: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(image[top : top + 72, left : left + 96])
 
 
+def cut(image: np.ndarray, width: int, height: int) -> np.ndarray:
+    """``height`` x ``width`` pixels from the middle, at full resolution; fewer of a smaller image."""
+    top, left = max(0, image.shape[0] - height) // 2, max(0, image.shape[1] - width) // 2
+    return np.ascontiguousarray(image[top : top + height, left : left + width])
+
+
 def names(most: int | None = None) -> list[str]:
     """The first ``most`` of a smooth photograph and five ordinary ones of PASCAL VOC or scikit-image.
 
@@ -40,6 +47,12 @@ def names(most: int | None = None) -> list[str]:
     return ["chelsea", *(ordinary if len(ordinary) == 5 else _SKIMAGE)][:most]
 
 
+def at_random(count: int, seed: int) -> list[str]:
+    """Random photographs of PASCAL VOC, the same for the same seed; without VOC ``names``."""
+    stored = sorted(path.stem for path in _voc().glob("*.jpg"))
+    return random.Random(seed).sample(stored, count) if len(stored) >= count else names()
+
+
 def named(name: str, width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
     """A photograph of ``names`` at the given size."""
     path = _voc() / f"{name}.jpg"
@@ -47,6 +60,12 @@ def named(name: str, width: int = WIDTH, height: int = HEIGHT) -> np.ndarray:
         return resized(photograph(name), width, height)
     with Image.open(path) as opened:
         return resized(np.asarray(opened.convert("RGB")), width, height)
+
+
+def size(name: str) -> tuple[int, int]:
+    """Width and height of a photograph of PASCAL VOC as stored; of any other picture, as it is measured."""
+    path = _voc() / f"{name}.jpg"
+    return _size(path) if path.exists() else (WIDTH, HEIGHT)
 
 
 def volume(side: int) -> np.ndarray:
@@ -91,7 +110,8 @@ def network_scores(name: str, width: int = WIDTH, height: int = HEIGHT) -> np.nd
     from fwcrf.apps.models.resize import from_grid
 
     logits = torch.from_numpy(np.load(stored)["logits"].astype(np.float32))
-    at_its_size = from_grid(logits[None], 8, (HEIGHT, WIDTH))
+    own_width, own_height = size(name)
+    at_its_size = from_grid(logits[None], 8, (own_height, own_width))
     return torch.nn.functional.interpolate(at_its_size, (height, width), mode="bilinear")[0].numpy()
 
 

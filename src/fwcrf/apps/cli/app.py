@@ -9,7 +9,19 @@ from typing import Annotated, Any
 
 import typer
 
-from fwcrf.apps.cli import batch, bench, demo, evaluate, experiment, fit, map, refine, train, tune
+from fwcrf.apps.cli import (
+    batch,
+    bench,
+    demo,
+    evaluate,
+    experiment,
+    fit,
+    map,
+    pseudo_labels,
+    refine,
+    train,
+    tune,
+)
 from fwcrf.apps.cli.flags import in_flags
 from fwcrf.apps.cli.progress import say
 
@@ -28,6 +40,7 @@ app: typer.Typer = typer.Typer(
 )
 app.command("refine")(refine.refine)
 app.command("batch")(batch.batch)
+app.command("pseudo-labels")(pseudo_labels.pseudo_labels)
 app.command("tune")(tune.tune)
 app.command("fit")(fit.fit)
 app.command("map")(map.map_)
@@ -67,7 +80,9 @@ def run(arguments: list[str] | None = None) -> int:
         status = app(arguments, prog_name="fwcrf", standalone_mode=False)
         return status if isinstance(status, int) else 0
     except SystemExit as status:
-        return status.code if isinstance(status.code, int) else int(status.code is not None)
+        if status.code is None or isinstance(status.code, int):
+            return status.code or 0
+        problem = str(status.code)
     except _Misuse as error:
         text = io.StringIO()
         error.show(file=text)

@@ -34,7 +34,7 @@ def experiment(
     ] = None,
     epochs: Annotated[
         int | None,
-        typer.Option(min=1, help="Epochs of a training run of joint, at most (default: 10 and 4)."),
+        typer.Option(min=1, help="Epochs of a training run of joint, at most (default: 3 and 2)."),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Few images, one or two minutes; the figures mean little.")

@@ -17,6 +17,8 @@ _WORDS = (
     (r"omit from_labels for probabilities", "pass --from probabilities"),
     (r"set them to -1: (?:np\.where\(labels == |labels\.long\(\)\.masked_fill\(labels == )(\d+), .*?\)\)?\.",
      r"pass --void \1."),
+    (r"np\.moveaxis\(maps, (\d+), \d+\)", r"--map-axis \1"),
+    (r"pass classes= with", "pass --classes with"),
     (r"np\.moveaxis\((?!image)\w[\w ]*, (\d+), \d+\)", r"--label-axis \1"),
     (r"(np\.moveaxis\(image, \d+, \d+\))", r"a file of \1"),
     (r"if not, pass channel_axis=(\d+)", r"if not, pass --label-axis \1"),
@@ -46,6 +48,8 @@ _WORDS = (
     (r"np\.clip\(probabilities, (.*?)\) is", r"np.clip(probabilities, \1), in Python, is"),
     (r"[Pp]ixels without scores can be left out: ignore= takes a mask",
      "Pixels without scores can be left out in Python: fwcrf.refine has ignore="),
+    (r"\bmemory=(\d+)", r"--memory \1"),
+    (r"Allow as much, or less overlap=\.", "Allow as much."),
     (r"smaller parts by tile= and overlap=", "in Python smaller parts: fwcrf.refine has tile= and overlap="),
     (r"keep= takes a mask of pixels", "In Python, keep= of fwcrf.refine takes a mask of pixels"),
 )  # fmt: skip

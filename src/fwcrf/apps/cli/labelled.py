@@ -46,7 +46,7 @@ def labelled_items(source: Path, scores: Path | None, truth: Path | None) -> lis
 
     if source.is_dir() and (scores is None or truth is None):
         raise typer.BadParameter(f"{source} is a folder; it needs --scores and --truth.", param_hint="SOURCE")
-    if not source.is_dir() and (scores is not None or truth is not None):
+    if source.is_file() and (scores is not None or truth is not None):
         raise typer.BadParameter(
             f"{source} is a list, which names scores and truth itself.", param_hint="SOURCE"
         )

@@ -33,6 +33,7 @@ def takes(**groups: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callab
         of = {name: _parameters(make) for name, make in groups.items()}
         merged = _parameters(command, without=groups)
         merged += [p for group in of.values() for p in group]
+        merged.sort(key=lambda p: p.kind)  # a group may have arguments, which come before options
 
         @wraps(command)
         def wrapped(*arguments: Any, **options: Any) -> Any:
@@ -90,7 +91,7 @@ def settings_of(
         typer.Option(help="Favour of rare labels, 0 to 1 (default: 0.3; with own kernels and no preset, 0)."),
     ] = None,
     rounding: Annotated[
-        Literal["nearest", "bcd"] | None, typer.Option(help="Rounding (default: nearest).")
+        Literal["nearest", "bcd", "merge"] | None, typer.Option(help="Rounding (default: nearest).")
     ] = None,
 ) -> Settings:
     """Settings of the file ``config``, of a preset or of own kernels; an option replaces one of them."""
@@ -194,6 +195,13 @@ def reading_of(
             help="Place of scores on the image, for --resize: corners, centers or STRIDE,OFFSET (8,0).",
         ),
     ] = "centers",
+    units: Annotated[
+        Literal["file", "pixels"] | None,
+        typer.Option(
+            help="Units of position bandwidths: pixels, or of the file (NIfTI: millimetres, its default; "
+            "GeoTIFF: of the coordinate system).",
+        ),
+    ] = None,
     limit: Annotated[
         str, typer.Option(metavar="SIZE", help="Refuse files that would take more memory than this.")
     ] = "4GB",
@@ -210,7 +218,35 @@ def reading_of(
         placed = align_of(align)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--align") from error
-    return Reading(from_, key, label_axis, labels, confidence, void, resize, size_of(limit), placed)
+    return Reading(from_, key, label_axis, labels, confidence, void, resize, size_of(limit), placed, units)
+
+
+def parts_of(
+    memory: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SIZE",
+            help="Memory for the work beside image, scores and result: a larger image is solved in tiles "
+            "(default: about 4GB).",
+        ),
+    ] = None,
+    bands: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N,N,...", help="Bands (channels) of the image to use, from 1 on: 4,3,2 (default: all)."
+        ),
+    ] = None,
+) -> dict[str, Any]:
+    """Fields of ``Reading``: the parts of the image that are used, and solved at a time."""
+    try:
+        numbers = None if bands is None else tuple(int(part) for part in bands.split(","))
+    except ValueError:
+        numbers = ()
+    if numbers is not None and not (numbers and min(numbers) >= 1):
+        raise typer.BadParameter(
+            f"{bands!r}; expected numbers from 1 on with commas, such as 4,3,2.", param_hint="--bands"
+        )
+    return {"memory": None if memory is None else size_of(memory, "--memory"), "bands": numbers}
 
 
 def config_of(config: Path | str, changes: Sequence[str]) -> Config:
@@ -228,8 +264,8 @@ def config_of(config: Path | str, changes: Sequence[str]) -> Config:
         raise typer.BadParameter(str(error), param_hint="--set") from error
 
 
-def size_of(text: str) -> int:
-    """Number of bytes, from text with or without a unit.
+def size_of(text: str, flag: str = "--limit") -> int:
+    """Number of bytes, from text with or without a unit; an error names the flag.
 
     >>> size_of("4GB"), size_of("1.5 kb"), size_of("300")
     (4000000000, 1500, 300)
@@ -243,7 +279,7 @@ def size_of(text: str) -> int:
     except (ValueError, OverflowError):
         pass
     raise typer.BadParameter(
-        f"{text!r} is not a size; expected a number and a unit, such as 500MB or 4GB.", param_hint="--limit"
+        f"{text!r} is not a size; expected a number and a unit, such as 500MB or 4GB.", param_hint=flag
     )
 
 
@@ -252,7 +288,7 @@ def _parameters(function: Callable[..., Any], without: Any = ()) -> list[inspect
     return [
         p.replace(
             kind=p.kind if p.default is p.empty else p.KEYWORD_ONLY,
-            annotation=eval(p.annotation, function.__globals__)
+            annotation=eval(p.annotation, inspect.unwrap(function).__globals__)
             if isinstance(p.annotation, str)
             else p.annotation,
         )

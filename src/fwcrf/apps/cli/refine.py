@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fwcrf.apps.cli.options import reading_of, settings_of, takes
+from fwcrf.apps.cli.options import parts_of, reading_of, settings_of, takes
 from fwcrf.apps.cli.progress import printed_log, say
 
 if TYPE_CHECKING:
@@ -15,13 +16,14 @@ if TYPE_CHECKING:
     from fwcrf.apps.files.settings import Settings
 
 
-@takes(settings=settings_of, reading=reading_of)
+@takes(settings=settings_of, reading=reading_of, parts=parts_of)
 def refine(
     image: Annotated[
-        Path, typer.Argument(metavar="IMAGE", help="PNG, JPEG, TIFF, .npy or NIfTI.", show_default=False)
+        Path,
+        typer.Argument(metavar="IMAGE", help="PNG, JPEG, TIFF, GeoTIFF, .npy or NIfTI.", show_default=False),
     ],
     scores: Annotated[
-        Path, typer.Option("--scores", "-s", metavar="FILE", help=".npy, .npz, NIfTI, or a label map.")
+        Path, typer.Option("--scores", "-s", metavar="FILE", help=".npy, .npz, TIFF, NIfTI, or a label map.")
     ],
     output: Annotated[
         Path,
@@ -32,7 +34,8 @@ def refine(
         bool, typer.Option("--overlay", help="Also draw the labels over the image, into NAME-overlay.png.")
     ] = False,
     probabilities: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Also write the probabilities: .npy or .npz.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Also write the probabilities: .npy, .npz, .tif or NIfTI."),
     ] = None,
     verbose: Annotated[
         bool,
@@ -40,23 +43,27 @@ def refine(
     ] = False,
     settings: Settings,
     reading: Reading,
+    parts: dict[str, Any],
 ) -> None:
     """Refine the labels of IMAGE, given a network's scores."""
-    from fwcrf.apps.batch.job import refine_files
+    from fwcrf.apps.batch.job import keeps_place, refine_files, refine_place
     from fwcrf.apps.files.arrays import write_npy, write_npz
-    from fwcrf.apps.files.atomic import check_writable, is_special, writing
+    from fwcrf.apps.files.atomic import check_writable, is_special, staged, writing
     from fwcrf.apps.files.formats import format_by_name, stem
     from fwcrf.apps.files.labels import check_labels_name, write_labels
+    from fwcrf.apps.files.nifti import write_nifti
     from fwcrf.apps.files.palette import overlay as draw
-    from fwcrf.apps.files.pictures import write_colours
+    from fwcrf.apps.files.pictures import write_colours, write_float_tiff
 
     try:
         check_labels_name(output)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--output") from error
     form = None if probabilities is None else format_by_name(probabilities)
-    if probabilities is not None and form not in ("npy", "npz") and not is_special(probabilities):
-        raise typer.BadParameter(f"{probabilities} must end in .npy or .npz.", param_hint="--probabilities")
+    if probabilities is not None and form in (None, "png", "jpeg") and not is_special(probabilities):
+        raise typer.BadParameter(
+            f"{probabilities} must end in .npy, .npz, .tif, .nii or .nii.gz.", param_hint="--probabilities"
+        )
     if overlay and is_special(output):
         raise typer.BadParameter(
             f"{output} has no name to put it beside; leave it out.", param_hint="--overlay"
@@ -69,11 +76,24 @@ def refine(
     if len({path.resolve() for path in files}) < len(files):
         raise typer.BadParameter("two files have the same name; expected different ones.")
 
+    reading = replace(reading, **parts)
+    if keeps_place(image, output):
+        if drawn is not None:
+            raise typer.BadParameter("a GeoTIFF is not drawn; leave it out.", param_hint="--overlay")
+        if probabilities is not None and form != "tiff":
+            raise typer.BadParameter(
+                f"{probabilities} must end in .tif, like the labels.", param_hint="--probabilities"
+            )
+        with printed_log(verbose), staged(written) as files:
+            refine_place(image, scores, files, settings, reading)
+        say(f"written: {', '.join(map(str, written))}")
+        return
     with printed_log(verbose):
         found = refine_files(image, scores, settings, reading, return_probabilities=probabilities is not None)
     if drawn is not None and found.labels.ndim != 2:
         raise typer.BadParameter("a volume cannot be drawn; leave it out.", param_hint="--overlay")
-    write_labels(output, found.labels, affine=found.picture.affine)
+    place = found.picture
+    write_labels(output, found.labels, affine=place.affine, header=place.header)
     if drawn is not None:
         with writing(drawn) as file:
             write_colours(file, draw(found.picture.values, found.labels))
@@ -81,6 +101,11 @@ def refine(
         with writing(probabilities) as file:
             if form == "npz":
                 write_npz(file, probabilities=found.probabilities)
+            elif form == "tiff":
+                write_float_tiff(file, found.probabilities)
+            elif form == "nifti":
+                zipped = probabilities.name.endswith(".gz")
+                write_nifti(file, found.probabilities, place.affine, zipped, place.header)
             else:
                 write_npy(file, found.probabilities)
     say(f"written: {', '.join(map(str, written))}")

@@ -17,10 +17,13 @@ farther away, for example of an unlabelled object, stay ignored.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from fwcrf.torch_ops.printed import in_one_line
 
 # Half the width of two adjacent bands of PASCAL VOC, which are five pixels wide each.
 BAND = 5
@@ -121,8 +124,8 @@ class BoundaryF:
         self.sums: Tensor = torch.zeros(num_classes, dtype=torch.float64)
         self.counts: Tensor = torch.zeros(num_classes, dtype=torch.int64)
 
-    def update(self, predicted: Tensor, truth: Tensor) -> None:
-        """Count one image, ``(H, W)``."""
+    def update(self, predicted: Tensor, truth: Tensor, whole: Tensor | None = None) -> None:
+        """Count one image, ``(H, W)``. ``whole`` is ``completed(truth)``, if the caller has it already."""
         if predicted.shape != truth.shape or truth.dim() != 2:
             raise ValueError(
                 f"predicted labels have shape {tuple(predicted.shape)} and true ones {tuple(truth.shape)}; "
@@ -130,17 +133,28 @@ class BoundaryF:
             )
         radius = 0.0075 * math.hypot(*truth.shape) if self.radius is None else self.radius
         valid = truth != self.ignore_index
-        whole = completed(truth, self.ignore_index)
-        border_of_labels, border_of_truth = borders(predicted), borders(whole, self.ignore_index)
-        is_right = _matched(border_of_labels, predicted, border_of_truth, whole, radius)
-        is_found = _matched(border_of_truth, whole, border_of_labels, predicted, radius)
-        for label in truth[valid].unique().tolist():
-            found, true = border_of_labels & (predicted == label), border_of_truth & (whole == label)
-            counted = found & valid
-            if not true.any():
+        whole = completed(truth, self.ignore_index) if whole is None else whole
+        L = self.num_classes
+        true_labels = truth[valid].long()
+        if true_labels.numel() and not 0 <= true_labels.min() <= true_labels.max() < L:
+            raise ValueError(
+                f"a true label is {true_labels.min()} or {true_labels.max()}; expected 0 to {L - 1}, "
+                f"or {self.ignore_index} to ignore."
+            )
+        marked = _Border.of(predicted, borders(predicted), L)
+        true = _Border.of(whole, borders(whole, self.ignore_index), L)
+        inside = valid.flatten()[marked.where]
+        is_right, is_found = marked.near(true, radius), true.near(marked, radius)
+        numbers = [
+            torch.bincount(true_labels, minlength=L),
+            *(each.count(L) for each in (true, true.only(is_found), marked, marked.only(inside))),
+            marked.only(inside & is_right).count(L),
+        ]
+        for label, (area, border, found, drawn, counted, right) in enumerate(zip(*numbers, strict=True)):
+            if not area or not border:
                 continue
-            precision = _share(counted, is_right) if counted.any() else float(found.any())
-            recall = _share(true, is_found)
+            precision = (right / counted).item() if counted else float(drawn > 0)
+            recall = (found / border).item()
             self.sums[label] += 2 * precision * recall / (precision + recall) if precision + recall else 0.0
             self.counts[label] += 1
 
@@ -152,24 +166,46 @@ class BoundaryF:
         return self.per_class().nanmean().item()
 
 
-def _share(border: Tensor, near: Tensor) -> float:
-    return ((border & near).sum() / border.sum()).item()
+class _Border(NamedTuple):
+    """Border pixels with their labels. They are few: looking around each is faster than whole-image masks."""
 
+    size: tuple[int, int]  # of the image
+    where: Tensor  # row * width + column
+    labels: Tensor
 
-def _matched(border: Tensor, labels: Tensor, other: Tensor, other_labels: Tensor, radius: float) -> Tensor:
-    """Mask of the pixels of ``border`` at most ``radius`` from a pixel of ``other`` with their own label.
+    __repr__ = in_one_line
 
-    Borders have few pixels: looking around each is faster than a dilation of the whole image per label.
-    """
-    reach = math.floor(radius)
-    there = F.pad(torch.where(other, other_labels, -1), (reach,) * 4, value=-1)
-    rows, columns = border.nonzero(as_tuple=True)
-    own = labels[rows, columns]
-    hit = torch.zeros_like(own, dtype=torch.bool)
-    for dy in range(-reach, reach + 1):
-        half = math.floor(math.sqrt(radius**2 - dy**2))
-        for dx in range(-half, half + 1):
-            hit |= there[rows + (reach + dy), columns + (reach + dx)] == own
-    found = torch.zeros_like(border)
-    found[rows, columns] = hit
-    return found
+    @staticmethod
+    def of(labels: Tensor, mask: Tensor, num_classes: int) -> _Border:
+        """The pixels of a mask, without labels that are no class."""
+        where = mask.flatten().nonzero()[:, 0]
+        own = labels.flatten()[where].long()
+        known = (own >= 0) & (own < num_classes)
+        return _Border((labels.shape[0], labels.shape[1]), where[known], own[known])
+
+    def only(self, chosen: Tensor) -> _Border:
+        return _Border(self.size, self.where[chosen], self.labels[chosen])
+
+    def count(self, num_classes: int) -> Tensor:
+        """The number of pixels of each class."""
+        return torch.bincount(self.labels, minlength=num_classes)
+
+    def near(self, other: _Border, radius: float) -> Tensor:
+        """Mask of the pixels at most ``radius`` from a pixel of ``other`` with their own label."""
+        reach, (height, width) = math.floor(radius), self.size
+        wide = width + 2 * reach
+        there = self.labels.new_full(((height + 2 * reach) * wide,), -1)
+        there[other._in(wide, reach)] = other.labels
+        here = self._in(wide, reach)
+        found = torch.zeros_like(self.labels, dtype=torch.bool)
+        for dy in range(-reach, reach + 1):
+            half = math.floor(math.sqrt(radius**2 - dy**2))
+            for dx in range(-half, half + 1):
+                found |= there.index_select(0, here + (dy * wide + dx)) == self.labels
+        return found
+
+    def _in(self, wide: int, reach: int) -> Tensor:
+        """Indices of the pixels in an image of width ``wide``, with a frame of width ``reach``."""
+        width = self.size[1]
+        row = torch.div(self.where, width, rounding_mode="floor")
+        return self.where + reach * (wide + 1) + row * (wide - width)

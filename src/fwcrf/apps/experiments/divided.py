@@ -20,6 +20,9 @@ from fwcrf.apps.training.optimizers import frozen
 from fwcrf.torch_ops.printed import in_one_line
 
 Features = Sequence[Tensor]
+Window = tuple[slice, slice]  # rows and columns of an image
+ALIGNED = 8  # pixels: a window begins at a multiple, so that features at a half to an eighth can be cut
+WHOLE: Window = (slice(None), slice(None))
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class Divided:
 
     net: nn.Module
     layers: Callable[[Tensor], Features]  # frozen; of a normalised image (1, 3, H, W)
-    head: Callable[[Features, tuple[int, int]], Tensor]  # logits (1, L, H, W), from the features
+    head: Callable[[Features, tuple[int, int], Window], Tensor]  # logits (1, L, h, w) of a window
 
     __repr__ = in_one_line
 
@@ -41,7 +44,10 @@ class Divided:
 
 
 def espnet(weights: Path, num_classes: int) -> Divided:
-    """ESPNet with a frozen encoder. Channels from ``num_classes`` on, for ignored pixels, are left out."""
+    """ESPNet with a frozen encoder. Channels from ``num_classes`` on, for ignored pixels, are left out.
+
+    The head sees the features of a window only, as in every training on crops.
+    """
     net = ESPNet.from_file(weights)
     frozen(net, ("encoder",))
 
@@ -49,18 +55,34 @@ def espnet(weights: Path, num_classes: int) -> Divided:
         height, width = x.shape[-2:]
         return net.encoder(F.pad(x.flip(1), (0, -width % 8, 0, -height % 8), mode="replicate"))
 
-    def head(features: Features, size: tuple[int, int]) -> Tensor:
-        return net.classifier(net.decoded(*features))[:, :num_classes, : size[0], : size[1]]
+    def head(features: Features, size: tuple[int, int], window: Window) -> Tensor:
+        ends = [range(length)[part] for length, part in zip(size, window, strict=True)]
+        cut = [_cut(each, window, stride) for each, stride in zip(features, (2, 4, 8), strict=True)]
+        return net.classifier(net.decoded(*cut))[:, :num_classes, : len(ends[0]), : len(ends[1])]
 
     return Divided(net, layers, head)
 
 
 def deeplab(weights: Path, num_classes: int, canvas: int | None = 513) -> Divided:
-    """DeepLabv3 with a frozen MobileNetV2."""
+    """DeepLabv3 with a frozen MobileNetV2. The head sees the whole image, whose mean it uses."""
     model = Model("mobilenetv2", str(weights), frozen=("backbone",), settings={"canvas": canvas})
     net: Any = build.network(model, num_classes).eval()
 
-    def head(features: Features, size: tuple[int, int]) -> Tensor:
-        return from_grid(net.head(features[0], size), STRIDE, size)
+    def head(features: Features, size: tuple[int, int], window: Window) -> Tensor:
+        logits = from_grid(net.head(features[0].float(), size), STRIDE, size)
+        return logits[..., window[0], window[1]]
 
     return Divided(net, lambda x: [net.backbone(net.padded(x))], head)
+
+
+def _cut(features: Tensor, window: Window, stride: int) -> Tensor:
+    """The part of features of this stride that belongs to a window of the image, in float32."""
+    rows, columns = (
+        slice(
+            None if part.start is None else part.start // stride,
+            # The image was padded to a multiple of 8: a window at its end includes the padding.
+            None if part.stop is None else -(-part.stop // ALIGNED) * ALIGNED // stride,
+        )
+        for part in window
+    )
+    return features[..., rows, columns].float().contiguous()

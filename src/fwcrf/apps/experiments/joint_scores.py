@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fwcrf.apps.evaluation import BoundaryF, Confusion, trimap
+from fwcrf.apps.evaluation import BoundaryF, Confusion
+from fwcrf.apps.evaluation.boundary import borders, completed, within
 from fwcrf.apps.experiments.accuracy import iou
 from fwcrf.apps.experiments.runs import matrix_of, nonzero_counts
 from fwcrf.apps.experiments.verdict import equally
@@ -59,12 +60,26 @@ def mean_iou(shares: Tensor, counts: Tensor, classes: Sequence[int]) -> Tensor:
     return iou(shares, counts)[:, list(classes)].nanmean(1)
 
 
-def measured(labels: Tensor, truth: Tensor, num_classes: int, ignore: int) -> list[Any]:
+class Borders(NamedTuple):
+    """What the scores of all models need of the truth of an image."""
+
+    completed: Tensor  # labels, also of ignored pixels near a label
+    near: Tensor  # mask of the trimap
+
+    __repr__ = in_one_line
+
+    @staticmethod
+    def of(truth: Tensor, ignore: int) -> Borders:
+        whole = completed(truth, ignore)
+        return Borders(whole, within(borders(whole, ignore), RADIUS))
+
+
+def measured(labels: Tensor, truth: Tensor, near: Borders, num_classes: int, ignore: int) -> list[Any]:
     """Plain values for ``Scored.of``, from the labels ``(H, W)`` of one image."""
-    whole, near = Confusion(num_classes, ignore), Confusion(num_classes, ignore)
-    whole.update(labels, truth)
-    near.update(labels, truth, trimap(truth, RADIUS, ignore))
+    everywhere, beside = Confusion(num_classes, ignore), Confusion(num_classes, ignore)
+    everywhere.update(labels, truth)
+    beside.update(labels, truth, near.near)
     boundary = BoundaryF(num_classes, ignore)
-    boundary.update(labels, truth)
+    boundary.update(labels, truth, near.completed)
     scores = [None if value != value else round(value, 6) for value in boundary.per_class().tolist()]
-    return [nonzero_counts(whole.matrix), nonzero_counts(near.matrix), scores]
+    return [nonzero_counts(everywhere.matrix), nonzero_counts(beside.matrix), scores]

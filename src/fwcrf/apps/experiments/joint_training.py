@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from fwcrf.apps.experiments.divided import ALIGNED, Window
 from fwcrf.apps.experiments.feature_files import Sample
 from fwcrf.apps.experiments.joint_plans import Joint, Plan, Recipe
 from fwcrf.apps.files.atomic import writing
@@ -21,11 +23,11 @@ CHECKPOINT, FINISHED = "checkpoint.pt", "finished.pt"
 
 
 def train(
-    model: Joint, plan: Plan, samples: Callable[[int], Sample], order: Order, folder: Path, ignore: int
+    model: Joint, plan: Plan, samples: Callable[[int, int], Sample], order: Order, folder: Path, ignore: int
 ) -> dict[str, float]:
     """Train ``model`` in place; return the largest absolute change of the head and of each CRF parameter.
 
-    ``samples(index)`` is a training image. The folder gets the trained parameters. If they are there
+    ``samples(epoch, index)`` is a training crop. The folder gets the trained parameters. If they are there
     already, they are loaded.
     """
     recipe = plan.recipe
@@ -41,7 +43,7 @@ def train(
         for group in optimizer.param_groups:
             group["lr"] = group["initial_lr"] * poly(step, num_steps)
         optimizer.zero_grad()
-        backward(model, [samples(index) for _, index in order.batch(step)], ignore)
+        backward(model, [samples(*key) for key in order.batch(step)], ignore)
         optimizer.step()
         step += 1
         if step % CHECKPOINT_EVERY == 0 or step == num_steps:
@@ -62,6 +64,16 @@ def backward(model: Joint, batch: list[Sample], ignore: int) -> None:
         if not loss.isfinite():
             raise ValueError(f"the loss is {loss.item()}; expected a finite one. Lower the learning rates.")
         (loss / max(1, counted)).backward()
+
+
+def crop(size: tuple[int, int], most: tuple[int, int], rng: np.random.Generator) -> Window:
+    """A random window of at most ``most`` pixels along each axis. It begins at a multiple of ``ALIGNED``."""
+    first = [
+        ALIGNED * int(rng.integers(-(-max(0, length - part) // ALIGNED) + 1))
+        for length, part in zip(size, most, strict=True)
+    ]
+    rows, columns = (slice(a, min(a + m, n)) for a, m, n in zip(first, most, size, strict=True))
+    return rows, columns
 
 
 def _optimizer(model: Joint, plan: Plan) -> torch.optim.Optimizer:

@@ -74,6 +74,7 @@ def _row(name: str, finding: Finding) -> Row:
         "high": found.high if found and known else None,
         "bound": found.bound if found else None,
         "images": found.images if found else None,
+        "training runs": found.runs if found else None,
         "figures": finding.figures,
     }
 

@@ -5,6 +5,10 @@ drawn with replacement, the same ones for both sides of a difference. The standa
 the difference over the draws; the interval is the difference plus and minus a quantile of Student's
 distribution times this error. Percentiles of the draws would be too narrow: with two images, a tie would
 count as a win or as a loss every second time.
+
+A difference between trained models is a mean over training runs, and another run may differ. Its variance
+is the sum of two: over the draws of images, and over the runs, divided by their number. The degrees of
+freedom are those of Welch and Satterthwaite: with three runs that differ more than the images do, two.
 """
 
 from __future__ import annotations
@@ -40,6 +44,7 @@ class Interval:
     bound: float = 0.0
     below: bool = False  # the claim sets an upper bound; otherwise a lower one
     name: str = "difference"
+    runs: int = 1  # training runs, over which the interval is too if there are several
 
     @property
     def verdict(self) -> Verdict:
@@ -55,25 +60,37 @@ class Interval:
         bound = f", to be {'below' if self.below else 'above'} {self.bound:g}" if self.bound else ""
         if math.isinf(self.low) or math.isinf(self.high):
             return f"{self.name} {self.value:.2f}{bound}, no interval from one image"
+        runs = f" and {self.runs} training runs" * (self.runs > 1)
         return (
             f"{self.name} {self.value:.2f}{bound}, {100 * LEVEL:g} % interval {self.low:.2f} to "
-            f"{self.high:.2f} over {self.images} images"
+            f"{self.high:.2f} over {self.images} images{runs}"
         )
 
 
 Differences = Callable[[Tensor], Tensor]
 
 
-def above(differences: Differences, num_images: int, bound: float = 0.0, name: str | None = None) -> Interval:
+def above(
+    differences: Differences,
+    num_images: int,
+    bound: float = 0.0,
+    name: str | None = None,
+    runs: Tensor | None = None,
+) -> Interval:
     """The interval of the least of several differences, to be above ``bound``.
 
     ``differences`` takes the shares ``(draws, images)`` of the images in each draw, rows of sum 1. It returns
-    ``(draws,)``, or ``(k, draws)`` for k differences. A draw without a value is nan.
+    ``(draws,)``, or ``(k, draws)`` for k differences. A draw without a value is nan. ``runs``, ``(k, runs)``,
+    has the differences of each training run over all images, if ``differences`` are means over several.
     """
     value, error = _value_and_error(differences, num_images)
-    low, high = _least(value, error, num_images)
+    degrees = torch.full_like(value, num_images - 1)
+    count = 1 if runs is None else runs.shape[1]
+    if runs is not None and count > 1:
+        error, degrees = _with_runs(error, degrees, runs)
+    low, high = _least(value, error, degrees)
     name = name or ("difference" if len(value) == 1 else "least difference")
-    return Interval(float(value.min()), low, high, num_images, bound, name=name)
+    return Interval(float(value.min()), low, high, num_images, bound, name=name, runs=count)
 
 
 def within(
@@ -82,7 +99,8 @@ def within(
     """The interval of the largest absolute value of several differences, to be below ``bound``."""
     value, error = _value_and_error(differences, num_images)
     # The largest absolute value is minus the least of -d and d.
-    low, high = _least(torch.cat([-value, value]), torch.cat([error, error]), num_images)
+    degrees = torch.full((2 * len(value),), num_images - 1.0)
+    low, high = _least(torch.cat([-value, value]), torch.cat([error, error]), degrees)
     return Interval(
         float(value.abs().max()), max(0.0, -high), max(0.0, -low), num_images, bound, below=True, name=name
     )
@@ -107,18 +125,34 @@ def _value_and_error(differences: Differences, num_images: int) -> tuple[Tensor,
     return value, (variance * num_images / (num_images - 1)).sqrt()
 
 
-def _least(value: Tensor, error: Tensor, num_images: int) -> tuple[float, float]:
-    """The interval of the least of k true differences.
+def _with_runs(error: Tensor, degrees: Tensor, runs: Tensor) -> tuple[Tensor, Tensor]:
+    """Standard errors over images and training runs together, and their degrees of freedom."""
+    count = runs.shape[1]
+    parts = torch.stack([error.square(), runs.double().var(1) / count])
+    total = parts.sum(0)
+    each = torch.stack([degrees, torch.full_like(degrees, count - 1)])
+    # 0 / 0 if nothing differs: any degrees of freedom will do.
+    effective = total.square() / (parts.square() / each).sum(0)
+    return total.sqrt(), torch.where(effective.isnan(), degrees, effective)
+
+
+def _least(value: Tensor, error: Tensor, degrees: Tensor) -> tuple[float, float]:
+    """The interval of the least of k true differences, with the degrees of freedom of each error.
 
     It is above ``low`` unless the interval of the least itself fails; it is below ``high`` unless one of k
     intervals fails, so each of these has a k-th of the error rate.
     """
-    if num_images < 2:
+    if (degrees < 1).any():
         return -math.inf, math.inf
     tail = (1 - LEVEL) / 2
-    low = value - student(1 - tail, num_images - 1) * error
-    high = value + student(1 - tail / len(value), num_images - 1) * error
+    low = value - _quantiles(1 - tail, degrees) * error
+    high = value + _quantiles(1 - tail / len(value), degrees) * error
     return float(low.min()), float(high.min())
+
+
+def _quantiles(p: float, degrees: Tensor) -> Tensor:
+    """Quantiles of Student's distribution, of whole degrees of freedom: rounding down widens an interval."""
+    return torch.tensor([student(p, int(each + 1e-9)) for each in degrees.tolist()], dtype=torch.float64)
 
 
 def equally(num_images: int) -> Tensor:

@@ -12,7 +12,7 @@ import errno
 import io
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -56,6 +56,22 @@ def staging(folder: Path | str) -> Iterator[tuple[BinaryIO, Path]]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def staged(paths: Sequence[Path]) -> Iterator[list[Path]]:
+    """Temporary files, for libraries that write by name; renamed to ``paths`` at the end of the block."""
+    files: list[Path] = []
+    try:
+        for path in paths:
+            with staging(path.resolve().parent) as (_, temporary):
+                files.append(temporary)
+        yield files
+        for temporary, path in zip(files, paths, strict=True):
+            put_in_place(temporary, path)
+    finally:
+        for temporary in files:
+            temporary.unlink(missing_ok=True)
 
 
 class _NoDescriptor:

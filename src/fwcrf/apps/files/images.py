@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,8 @@ class Picture:
     values: np.ndarray
     spatial_dims: int | None = None  # number of axes of the grid; None if the file does not say
     spacing: tuple[float, ...] | None = None  # size of a voxel in millimetres
-    affine: np.ndarray | None = None  # matrix from voxels to millimetres
+    affine: np.ndarray | None = None  # matrix from voxels to the unit of the header
+    header: Any = None  # of a NIfTI file
 
     __repr__ = in_one_line
 
@@ -40,9 +42,9 @@ def read_image(path: Path | str, *, key: str | None = None, limit: int = DEFAULT
     if form == "npz":
         return Picture(read_npz(path, key, prefer=("image",), limit=limit)[1])
     if form == "nifti":
-        values, affine, spacing = read_nifti(path, limit)
+        values, space = read_nifti(path, limit)
         if values.ndim not in (3, 4):
             raise FileError(f"{path} has shape {values.shape}; expected three axes, and optionally channels.")
-        return Picture(values, 3, spacing, affine)
+        return Picture(values, 3, space.spacing, space.affine, space.header)
     values = read_colours(path, form, limit)
     return Picture(values, values.ndim - 1)

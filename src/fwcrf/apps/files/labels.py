@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -54,18 +54,21 @@ def check_labels_name(path: Path | str) -> str:
     return form
 
 
-def write_labels(path: Path | str, labels: np.ndarray, *, affine: np.ndarray | None = None) -> None:
+def write_labels(
+    path: Path | str, labels: np.ndarray, *, affine: np.ndarray | None = None, header: Any = None
+) -> None:
     """Write a label map atomically, in the format of the file name.
 
-    A PNG gets the palette of PASCAL VOC. ``affine`` is stored in NIfTI files only.
+    A PNG gets the palette of PASCAL VOC. ``affine`` and ``header``, of ``read_image``, are stored in NIfTI
+    files only.
     """
     check_labels_name(path)
     with writing(path) as file:
-        encode_labels(file, str(path), labels, affine=affine)
+        encode_labels(file, str(path), labels, affine=affine, header=header)
 
 
 def encode_labels(
-    file: IO[bytes], name: str, labels: np.ndarray, *, affine: np.ndarray | None = None
+    file: IO[bytes], name: str, labels: np.ndarray, *, affine: np.ndarray | None = None, header: Any = None
 ) -> None:
     """Write labels to an open file, in the format of the file name ``name``."""
     form = check_labels_name(name)
@@ -77,7 +80,7 @@ def encode_labels(
     elif form == "nifti":
         if labels.ndim != 3:
             raise FileError(f"{name}: labels have shape {labels.shape}; NIfTI takes three axes, .npy any.")
-        write_nifti(file, narrow, affine, compressed=name.endswith(".gz"))
+        write_nifti(file, narrow, affine, compressed=name.endswith(".gz"), header=header)
     else:
         deepest = np.uint8 if form == "png" else np.uint16
         if labels.ndim != 2 or not np.can_cast(narrow.dtype, deepest):

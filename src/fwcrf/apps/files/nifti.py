@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -16,25 +16,51 @@ from fwcrf.optional import needed
 _MOST_HEADER_BYTES = 1 << 24
 
 
-def read_nifti(path: Path, limit: int) -> tuple[np.ndarray, np.ndarray, tuple[float, ...]]:
-    """Values as stored, affine matrix to millimetres, and the size of a voxel along three axes."""
+# The size of a unit of length in millimetres; headers without a unit mean millimetres.
+_UNITS = {"meter": 1000.0, "micron": 0.001}
+
+
+class Space(NamedTuple):
+    """The place of a volume, as its file states it."""
+
+    affine: np.ndarray  # matrix from voxels to the unit of the header
+    spacing: tuple[float, ...]  # size of a voxel along three axes, in millimetres
+    header: Any  # of nibabel
+
+
+def read_nifti(path: Path, limit: int) -> tuple[np.ndarray, Space]:
+    """Values as stored, and their place."""
     nibabel = needed("nibabel", "medical")
     try:
         _check_header(path, limit)
         volume = nibabel.load(path)
         values = np.asanyarray(volume.dataobj)
-        spacing = tuple(float(s) for s in volume.header.get_zooms()[:3])
+        unit = _UNITS.get(volume.header.get_xyzt_units()[0], 1.0)
+        spacing = tuple(unit * float(s) for s in volume.header.get_zooms()[:3])
     except FileError:
         raise
     except Exception as error:
         raise FileError(f"{path} cannot be read as NIfTI: {error}. Is it truncated or damaged?") from error
-    return values.astype(values.dtype.newbyteorder("="), copy=False), volume.affine, spacing
+    return values.astype(values.dtype.newbyteorder("="), copy=False), Space(
+        volume.affine, spacing, volume.header
+    )
 
 
-def write_nifti(file: IO[bytes], labels: np.ndarray, affine: np.ndarray | None, compressed: bool) -> None:
-    """Write a label map of three axes."""
+def write_nifti(
+    file: IO[bytes], values: np.ndarray, affine: np.ndarray | None, compressed: bool, header: Any = None
+) -> None:
+    """Write a label map of three axes, or probabilities of four.
+
+    Units, codes of the affine, description and extensions come from ``header``, if any.
+    """
     nibabel = needed("nibabel", "medical")
-    volume = nibabel.Nifti1Image(labels, np.eye(4) if affine is None else affine, dtype=labels.dtype)
+    kind = nibabel.Nifti2Image if isinstance(header, nibabel.Nifti2Header) else nibabel.Nifti1Image
+    affine = np.eye(4) if affine is None else affine
+    volume = kind(values, affine, header=None if header is None else header.copy(), dtype=values.dtype)
+    # The header has the range of the image's values, and the unit of its fourth axis.
+    volume.header["cal_min"] = volume.header["cal_max"] = 0
+    if values.ndim == 4:
+        volume.header.set_zooms((*volume.header.get_zooms()[:3], 1.0))
     data = volume.to_bytes()
     # mtime=0, so that equal labels give equal files.
     file.write(gzip.compress(data, mtime=0) if compressed else data)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import IO, Any
 
@@ -29,6 +30,8 @@ _COLOURS = {
     "F": ("F", 4),
 }
 _LABELS = {mode: _COLOURS[mode] for mode in ("L", "RGB", "RGBA", "I;16", "I;16B", "I")}
+# Of GeoTIFF: pixel scale, tie points, transformation, keys; and the nodata of GDAL.
+_GEO_TAGS = (33550, 33922, 34264, 34735, 42113)
 _LABELS |= {"1": ("1", 1), "P": ("P", 1)}
 
 
@@ -54,6 +57,40 @@ def write_indices(file: IO[bytes], labels: np.ndarray) -> None:
 def write_colours(file: IO[bytes], image: np.ndarray, form: str = "PNG") -> None:
     """Write an image ``(H, W, 3)`` of uint8 as a PNG, or in another format of Pillow."""
     needed("PIL.Image", "images").fromarray(image).save(file, form)
+
+
+def is_float_tiff(path: Path) -> bool:
+    """True for a TIFF of floating-point numbers: scores, and not a label map."""
+    return any(kind == 3 for kind in _tiff_tags(path, 339))
+
+
+def is_geotiff(path: Path | str) -> bool:
+    """True for a TIFF with a place on Earth or with nodata, as its tags say."""
+    return bool(_tiff_tags(Path(path), *_GEO_TAGS))
+
+
+def _tiff_tags(path: Path, *codes: int) -> list[Any]:
+    """Values of tags of the first page; of sample formats, one for each sample."""
+    tifffile = needed("tifffile", "images")
+    try:
+        with tifffile.TiffFile(path) as tiff:
+            tags = tiff.pages[0].tags
+            found = [tags[code].value for code in codes if code in tags]
+    # A damaged file can make a decoder raise any exception.
+    except Exception as error:
+        raise FileError(f"{path} cannot be decoded as TIFF: {error}. Is it truncated or damaged?") from error
+    return [one for value in found for one in (value if isinstance(value, tuple) else (value,))]
+
+
+def write_float_tiff(file: IO[bytes], values: np.ndarray) -> None:
+    """Write scores ``(H, W, labels)`` or ``(H, W)`` as a TIFF, a plane for each label."""
+    planes = values if values.ndim == 2 else np.moveaxis(values, -1, 0)
+    config = {} if values.ndim == 2 or len(planes) == 1 else {"planarconfig": "separate"}
+    buffer = io.BytesIO()  # tifffile writes to a descriptor where there is one
+    needed("tifffile", "images").imwrite(
+        buffer, np.ascontiguousarray(planes), photometric="minisblack", metadata=None, **config
+    )
+    file.write(buffer.getbuffer())
 
 
 def write_grey_tiff(file: IO[bytes], labels: np.ndarray) -> None:

@@ -14,6 +14,7 @@ from fwcrf.apps.files.formats import format_of
 from fwcrf.apps.files.labels import read_labels
 from fwcrf.apps.files.limits import DEFAULT_LIMIT
 from fwcrf.apps.files.nifti import read_nifti
+from fwcrf.apps.files.pictures import is_float_tiff, read_colours
 from fwcrf.torch_ops.printed import in_one_line
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Scores:
 
     values: np.ndarray
     kind: Kind
+    affine: np.ndarray | None = None  # of a NIfTI file
 
     __repr__ = in_one_line
 
@@ -52,35 +54,39 @@ def read_scores(
     label_axis: int = -1,
     limit: int = DEFAULT_LIMIT,
 ) -> Scores:
-    """Scores per label (``.npy``, ``.npz``, NIfTI with a fourth axis) or a label map (PNG, TIFF, integers).
+    """Scores per label (``.npy``, ``.npz``, TIFF of floats, NIfTI with a fourth axis) or a label map.
 
-    Without ``kind``, whole numbers are "labels". Floating-point numbers are "probabilities", unless the array
-    of a ``.npz`` file is named "logits" or "labels". A "mask" is label 1 wherever it is not 0. ``label_axis``
-    is the axis of the labels in the file.
+    A label map is a PNG, a TIFF or an array of whole numbers. Without ``kind``, whole numbers are "labels".
+    Floating-point numbers are "probabilities", unless the array of a ``.npz`` file is named "logits" or
+    "labels". A "mask" is label 1 wherever it is not 0. ``label_axis`` is the axis of the labels in the file.
     """
     path = Path(path)
     form = format_of(path)
     named: Kind = "probabilities"
-    if form in ("png", "jpeg", "tiff"):
+    affine = None
+    if form == "tiff" and kind not in ("labels", "mask") and is_float_tiff(path):
+        values = read_colours(path, form, limit)
+    elif form in ("png", "jpeg", "tiff"):
         values = read_labels(path, limit=limit)
         if kind in ("probabilities", "logits"):
-            raise FileError(f"{path} is a label map; expected {kind} in a .npy, .npz or NIfTI file.")
+            raise FileError(f"{path} is a label map; expected {kind} in a .npy, .npz, TIFF or NIfTI file.")
     elif form == "npz":
         name, values = read_npz(path, key, prefer=tuple(_NAMES), limit=limit)
         named = _NAMES.get(name, named)
     elif form == "npy":
         values = read_npy(path, limit=limit)
     else:
-        values = read_nifti(path, limit)[0]
+        values, space = read_nifti(path, limit)
+        affine = space.affine
     kind = kind or ("labels" if values.dtype.kind in "bui" else named)
     if kind == "mask":
-        return Scores((values != 0).astype(np.uint8), "labels")
+        return Scores((values != 0).astype(np.uint8), "labels", affine)
     if kind == "labels":
         _check_whole(path, values)
     else:
         _check_axis(path, values, label_axis)
         values = np.moveaxis(values, label_axis, -1)
-    return Scores(values, kind)
+    return Scores(values, kind, affine)
 
 
 def align_of(text: str) -> Align:

@@ -1,13 +1,16 @@
-"""Models in the format of the UAI competitions, with unary and pairwise factors.
+"""Models in the format of the UAI competitions.
 
 A factor is a table of non-negative values, and the model is the product of its factors. An energy is
--log(value). Factors of the same variables add up; factors without variables go into the constant.
+-log(value); files ``.LG`` have the natural logarithms of the values. Factors of the same variables add up;
+factors without variables go into the constant; factors over more than two variables become auxiliary nodes.
 """
 
 from __future__ import annotations
 
 import gzip
+import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +19,14 @@ import torch
 from fwcrf.apps.files.atomic import check_writable, writing
 from fwcrf.apps.files.errors import FileError
 from fwcrf.apps.files.limits import DEFAULT_LIMIT, check_size
+from fwcrf.apps.files.uai_higher import MOST_LABELLINGS, Pairwise
 from fwcrf.apps.files.uai_text import Numbers, read_numbers
 from fwcrf.graphs.mrf import SparseMRF
 
-# Largest range of a factor's energies: exp(-E) stays a normal float64 even with 100 more of the constant.
+# Largest range of a factor's energies: exp(-E) stays a normal float64 even with 100 more of the constant. A
+# larger range is written as several equal factors, whose energies add up.
 _LARGEST = 600.0
+_MOST_PARTS = 100
 # Number of tables formatted before a write.
 _AT_ONCE = 20_000
 
@@ -34,35 +40,51 @@ def read_uai(
     """A model from a ``.uai`` file, MARKOV or BAYES, gzipped or not, in float64.
 
     ``evidence`` is a ``.evid`` file, or a dict of labels by variable; it forbids all other labels of these
-    variables. A value of 0 is an energy of +inf. Raises for factors of three or more variables, and for a
-    model of more than ``limit`` bytes.
+    variables. A value of 0 is an energy of +inf. If the name ends in ``.LG``, the tables have natural
+    logarithms. A factor over three or more variables becomes a node at the end of the model, exact, with a
+    label per allowed joint labelling: ``auxiliary`` of the model is the number of such nodes. Raises for
+    factors of more than 256 joint labellings, and for a model of more than ``limit`` bytes.
     """
     _, numbers = read_numbers(path, ("MARKOV", "BAYES"), limit)
     path = Path(path)
+    numbers = replace(numbers, logarithms=path.name.lower().removesuffix(".gz").endswith(".lg"))
     n = int(numbers.integers(0, 1, "the number of variables", 1, 2**31 - 1)[0])
     sizes = numbers.integers(1, n, "a number of labels", 1, 2**31 - 1)
     count = int(numbers.integers(1 + n, 1, "the number of factors", 0, 2**31 - 1)[0])
-    L = int(sizes.max())
-    check_size(path, (n, L), 8, limit)
-    scopes, at = _scopes(numbers, 2 + n, count, n)
-    tables, end = _tables(numbers, at, scopes, sizes)
+    check_size(path, (n, int(sizes.max())), 8, limit)
+    scopes, higher, at = _scopes(numbers, 2 + n, count, n)
+    tables, end = _tables(numbers, at, scopes, higher, sizes)
     if end < len(numbers.values):
         numbers.refuse(end, "the end of the file after the last table")
+    known = _evidence(evidence, n, sizes, limit)
+    extra = _pairwise(numbers, higher, tables, sizes, known)
 
     arity = (scopes >= 0).sum(1)
-    unary = np.where(np.arange(L) < sizes[:, None], 0.0, np.inf)
-    constant = float(_energies(numbers, tables[arity == 0], 1).sum())
+    arity[list(higher)] = -1
+    total = n + len(extra.auxiliary)
+    L = max([int(sizes.max()), *(len(costs) for costs in extra.auxiliary)])
+    check_size(path, (total, L), 8, limit)
+    unary = np.full((total, L), np.inf)
+    unary[:n] = np.where(np.arange(L) < sizes[:, None], 0.0, np.inf)
+    for node, costs in enumerate(extra.auxiliary, n):
+        unary[node, : len(costs)] = costs
+    for variable, costs in extra.unary:
+        unary[variable, : len(costs)] += costs
+    constant = float(_energies(numbers, tables[arity == 0], 1).sum()) + extra.constant
     if not np.isfinite(constant):
         raise FileError(f"{path} has a factor without variables that is 0; expected a positive value.")
     for size, chosen in _groups(arity == 1, sizes[scopes[:, 0]]):
         np.add.at(unary, (scopes[chosen, 0], slice(size)), _energies(numbers, tables[chosen], size))  # type: ignore[arg-type]
     pair = arity == 2
     edges, which = _edges(scopes[pair], n)
-    check_size(path, (len(edges), L, L), 8, limit)
-    pairwise = np.zeros((len(edges), L, L))
-    _add_pairs(pairwise, which, scopes[pair], tables[pair], sizes, numbers)
+    check_size(path, (len(edges) + len(extra.pairs), L, L), 8, limit)
+    pairwise = np.zeros((len(edges) + len(extra.pairs), L, L))
+    _add_pairs(pairwise[: len(edges)], which, scopes[pair], tables[pair], sizes, numbers)
+    for place, (_, _, costs) in enumerate(extra.pairs, len(edges)):
+        pairwise[place, : costs.shape[0], : costs.shape[1]] = costs
+    ends = np.array([pair[:2] for pair in extra.pairs], dtype=np.int64).reshape(-1, 2)
 
-    for variable, label in _evidence(evidence, n, sizes, limit).items():
+    for variable, label in known.items():
         kept = unary[variable, label]
         unary[variable] = np.inf
         unary[variable, label] = kept
@@ -73,10 +95,13 @@ def read_uai(
         )
     return SparseMRF(
         torch.from_numpy(unary),
-        torch.from_numpy(edges),
+        torch.from_numpy(np.concatenate([edges, ends])),
         torch.from_numpy(pairwise),
         constant=constant,
-        cardinalities=torch.from_numpy(sizes),
+        cardinalities=torch.from_numpy(
+            np.concatenate([sizes, [len(c) for c in extra.auxiliary]]).astype(np.int64)
+        ),
+        auxiliary=len(extra.auxiliary),
     )
 
 
@@ -93,38 +118,47 @@ def write_uai(path: Path | str, mrf: SparseMRF) -> None:
     sizes = _sizes(mrf)
     unary, pairwise = (t.detach().cpu().double().numpy() for t in (mrf.unary, mrf.given_tables()))
     edges = mrf.edges.cpu().numpy()
-    unary, pairwise = _within_range(unary, pairwise, mrf.constant)
+    nodes = np.arange(len(unary))
+    (nodes, unary), (edges, pairwise) = _within_range(((nodes, unary), (edges, pairwise)), mrf.constant)
     with writing(path) as file:
         packed = str(path).endswith(".gz")
         out = gzip.GzipFile(filename="", fileobj=file, mode="wb", mtime=0) if packed else file
-        for piece in _pieces(sizes, edges, np.exp(-unary), np.exp(-pairwise)):
+        for piece in _pieces(sizes, nodes, edges, np.exp(-unary), np.exp(-pairwise)):
             out.write(piece.encode())
         if packed:
             out.close()
 
 
-def _scopes(numbers: Numbers, at: int, count: int, n: int) -> tuple[np.ndarray, int]:
-    """The variables of each factor, (count, 2) filled up with -1, and the index where the tables begin."""
+_Higher = dict[int, tuple[int, ...]]  # variables by factor
+
+
+def _scopes(numbers: Numbers, at: int, count: int, n: int) -> tuple[np.ndarray, _Higher, int]:
+    """The variables of each factor, (count, 2) filled up with -1; larger scopes; where the tables begin."""
     numbers.take(at, count, f"the variables of {count} factors")  # at least one number each
     scopes = np.full((count, 2), -1, dtype=np.int64)
+    higher: _Higher = {}
+    starts, place = [0] * count, at
+    # As a list, because single items of an array are slow; longer if there are larger scopes.
     window = numbers.values[at : at + 3 * count].tolist()
-    starts, place = [0] * count, 0
     for factor in range(count):
-        if place >= len(window):
-            numbers.take(at + place, 1, f"the variables of factor {factor}")
-        arity = window[place]
-        if arity not in (0.0, 1.0, 2.0):
-            if 2 < arity < float("inf") and arity == int(arity):
-                numbers.refuse(
-                    at + place,
-                    f"at most 2 variables in factor {factor}: only unary and pairwise factors are supported",
-                )
-            numbers.refuse(at + place, f"the number of variables of factor {factor}")
+        if place - at >= len(window):
+            numbers.take(place, 1, f"the variables of factor {factor}")
+            window = numbers.values[at : place + 3 * count].tolist()
+        arity = window[place - at]
         starts[factor] = place
+        if arity not in (0.0, 1.0, 2.0):
+            if not (2 < arity < 64 and arity == int(arity)):
+                numbers.refuse(place, f"the number of variables of factor {factor}, at most 63")
+            scope = numbers.integers(place + 1, int(arity), "a variable", 0, n - 1).tolist()
+            for k, variable in enumerate(scope):
+                if variable in scope[:k]:
+                    numbers.refuse(place + 1 + k, "another variable: the factor names this one twice")
+            higher[factor] = tuple(scope)
         place += 1 + int(arity)
-    start = at + np.array(starts, dtype=np.int64)
+    start = np.array(starts, dtype=np.int64)
+    numbers.take(at, place - at, "the variables of the factors")
     arity = numbers.values[start].astype(np.int64) if count else np.empty(0, dtype=np.int64)
-    numbers.take(at, place, "the variables of the factors")
+    arity[list(higher)] = 0
     for column in range(2):
         has = arity > column
         index = start[has] + 1 + column
@@ -136,16 +170,20 @@ def _scopes(numbers: Numbers, at: int, count: int, n: int) -> tuple[np.ndarray, 
     twice = (arity == 2) & (scopes[:, 0] == scopes[:, 1])
     if twice.any():
         numbers.refuse(int(start[twice.argmax()]) + 2, "another variable: the factor names this one twice")
-    return scopes, at + place
+    return scopes, higher, place
 
 
-def _tables(numbers: Numbers, at: int, scopes: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, int]:
+def _tables(
+    numbers: Numbers, at: int, scopes: np.ndarray, higher: _Higher, sizes: np.ndarray
+) -> tuple[np.ndarray, int]:
     """The index where the values of each factor begin, and the end of the last table."""
-    each = np.where(scopes >= 0, sizes[scopes], 1)
-    # In float64, because the product of two huge sizes would overflow int64.
-    if (each.astype(float).prod(1) + 1).sum() > len(numbers.values) - at:
-        _shorter(numbers, at, each)
-    expected = each.prod(1)
+    # In float64, because the product of huge sizes would overflow int64.
+    entries = np.where(scopes >= 0, sizes[scopes], 1).astype(float).prod(1)
+    for factor, scope in higher.items():
+        entries[factor] = sizes[list(scope)].astype(float).prod()
+    if (entries + 1).sum() > len(numbers.values) - at:
+        _shorter(numbers, at, entries)
+    expected = entries.astype(np.int64)
     start = at + np.cumsum(expected + 1) - expected
     found = numbers.values[start - 1]
     wrong = found != expected
@@ -157,14 +195,37 @@ def _tables(numbers: Numbers, at: int, scopes: np.ndarray, sizes: np.ndarray) ->
     return start, int(start[-1] + expected[-1]) if len(start) else at
 
 
-def _shorter(numbers: Numbers, at: int, each: np.ndarray) -> None:
+def _shorter(numbers: Numbers, at: int, entries: np.ndarray) -> None:
     """Raise for the first wrong or truncated table of a file that is too short."""
-    for factor, (a, b) in enumerate(each.tolist()):
+    for factor, size in enumerate(entries.tolist()):
         found = numbers.take(at, 1, f"the size of the table of factor {factor}")
-        if found[0] != a * b:
-            numbers.refuse(at, f"{a * b}, the size of the table of factor {factor}")
-        numbers.take(at + 1, a * b, f"the table of factor {factor}")
-        at += 1 + a * b
+        if found[0] != size:
+            numbers.refuse(at, f"{size:.0f}, the size of the table of factor {factor}")
+        numbers.take(at + 1, int(size), f"the table of factor {factor}")
+        at += 1 + int(size)
+
+
+def _pairwise(
+    numbers: Numbers, higher: _Higher, tables: np.ndarray, sizes: np.ndarray, known: Mapping[int, int]
+) -> Pairwise:
+    """The factors over three or more variables as pairwise costs."""
+    costs = Pairwise(sizes, known)
+    for factor, scope in higher.items():
+        count, shape = costs.labellings(scope), tuple(sizes[list(scope)].tolist())
+        if count > MOST_LABELLINGS:
+            numbers.refuse(
+                int(tables[factor]) - 1,
+                f"at most {MOST_LABELLINGS} joint labellings of the {len(scope)} variables of factor "
+                f"{factor}, which has {count}: only unary, pairwise and small factors are supported",
+            )
+        energies = _energies(numbers, tables[factor : factor + 1], math.prod(shape)).reshape(shape)
+        try:
+            costs.add(scope, energies)
+        except ValueError:
+            raise FileError(
+                f"{numbers.path}: factor {factor} forbids all labellings that are left."
+            ) from None
+    return costs
 
 
 def _groups(mask: np.ndarray, *sizes: np.ndarray) -> Iterator[tuple]:
@@ -185,10 +246,13 @@ def _groups(mask: np.ndarray, *sizes: np.ndarray) -> Iterator[tuple]:
 def _energies(numbers: Numbers, start: np.ndarray, size: int) -> np.ndarray:
     """-log of the values of tables of equal size, (tables, size)."""
     values = numbers.values[start[:, None] + np.arange(size)]
-    wrong = ~((values >= 0) & (values < np.inf))
-    if wrong.any():
-        factor, entry = np.argwhere(wrong)[0]
-        numbers.refuse(int(start[factor] + entry), "a finite value of at least 0")
+    good = values < np.inf if numbers.logarithms else (values >= 0) & (values < np.inf)
+    if not good.all():
+        factor, entry = np.argwhere(~good)[0]
+        expected = "a finite logarithm or -inf" if numbers.logarithms else "a finite value of at least 0"
+        numbers.refuse(int(start[factor] + entry), expected)
+    if numbers.logarithms:
+        return 0.0 - values
     with np.errstate(divide="ignore"):
         return 0.0 - np.log(values)
 
@@ -262,44 +326,56 @@ def _sizes(mrf: SparseMRF) -> np.ndarray:
     return mrf.cardinalities.cpu().numpy()
 
 
-def _within_range(unary: np.ndarray, pairwise: np.ndarray, constant: float) -> tuple[np.ndarray, np.ndarray]:
-    """Unary and pairwise energies of the same total, constant included, whose exp(-E) fits float64."""
+_Factors = tuple[np.ndarray, np.ndarray]  # scopes, energies
+
+
+def _within_range(factors: tuple[_Factors, _Factors], constant: float) -> tuple[_Factors, _Factors]:
+    """Unary and pairwise factors of the same total energy, constant included, whose exp(-E) fits float64."""
     rest = constant
-    moved = []
-    for costs in (unary, pairwise):
+    moved: list[_Factors] = []
+    for scopes, costs in factors:
         flat = costs.reshape(len(costs), -1)
         finite = np.where(np.isinf(flat), np.nan, flat)
         there = np.isfinite(flat)
         low = np.where(there.any(1), np.where(there, finite, np.inf).min(1, initial=np.inf), 0.0)
         high = np.where(there.any(1), np.where(there, finite, -np.inf).max(1, initial=-np.inf), 0.0)
-        if len(flat) and (high - low).max() > _LARGEST:
+        size, wide = np.maximum(np.abs(low), np.abs(high)), high - low > _LARGEST
+        parts = np.where(wide, np.ceil(np.maximum(size, high - low) / _LARGEST), 1.0)
+        if len(flat) and parts.max() > _MOST_PARTS:
             worst = (high - low).argmax()
             raise ValueError(
                 f"a factor has energies from {low[worst]:g} to {high[worst]:g}; expected at most "
-                f"{_LARGEST:g} between them: a file stores exp(-energy), which would become 0."
+                f"{_MOST_PARTS * _LARGEST:g} between them: a file stores exp(-energy), which would become 0."
             )
-        shift = np.where(np.maximum(np.abs(low), np.abs(high)) > _LARGEST, low, 0.0)
+        shift = np.where((size > _LARGEST) & ~wide, low, 0.0)
         rest += float(shift.sum())
-        moved.append(costs - shift.reshape(-1, *[1] * (costs.ndim - 1)))
+        left = (costs - shift.reshape(-1, *[1] * (costs.ndim - 1))) / parts.reshape(
+            -1, *[1] * (costs.ndim - 1)
+        )
+        which = np.repeat(np.arange(len(costs)), parts.astype(np.int64))
+        moved.append((scopes, left) if len(which) == len(costs) else (scopes[which], left[which]))
+    (nodes, unary), pairs = moved
     share = rest / len(unary)
     if abs(share) > 700 - _LARGEST:
         raise ValueError(
             f"the energy has a constant of {rest:g}; expected at most {700 - _LARGEST:g} per node: a file "
             "stores exp(-energy)."
         )
-    return moved[0] + share, moved[1]
+    return (nodes, unary + share), pairs
 
 
-def _pieces(sizes: np.ndarray, edges: np.ndarray, unary: np.ndarray, pairwise: np.ndarray) -> Iterator[str]:
-    n, m = len(sizes), len(edges)
-    yield f"MARKOV\n{n}\n{' '.join(map(str, sizes.tolist()))}\n{n + m}\n"
-    yield "".join(f"1 {i}\n" for i in range(n))
+def _pieces(
+    sizes: np.ndarray, nodes: np.ndarray, edges: np.ndarray, unary: np.ndarray, pairwise: np.ndarray
+) -> Iterator[str]:
+    n, m = len(nodes), len(edges)
+    yield f"MARKOV\n{len(sizes)}\n{' '.join(map(str, sizes.tolist()))}\n{n + m}\n"
+    yield "".join(f"1 {i}\n" for i in nodes.tolist())
     yield "".join(f"2 {i} {j}\n" for i, j in edges.tolist())
     yield "\n"
     most = unary.shape[1]
     for begin in range(0, n, _AT_ONCE):
         some = slice(begin, begin + _AT_ONCE)
-        rows = zip(sizes[some].tolist(), unary[some].tolist(), strict=True)
+        rows = zip(sizes[nodes[some]].tolist(), unary[some].tolist(), strict=True)
         yield "".join(_table(row[:size]) for size, row in rows)
     for begin in range(0, m, _AT_ONCE):
         some, (i, j) = pairwise[begin : begin + _AT_ONCE], edges[begin : begin + _AT_ONCE].T

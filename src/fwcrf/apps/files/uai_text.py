@@ -27,6 +27,7 @@ class Numbers:
     text: bytes
     skipped: int  # leading words
     values: np.ndarray
+    logarithms: bool = False  # tables have logarithms
 
     __repr__ = in_one_line
 

@@ -1,0 +1,85 @@
+"""Choose the defaults of ``fwcrf fit``, and write the tables of command-line.md.
+
+    FWCRF_DATA=DATA python docs/measure_fitting.py --output FOLDER
+
+Losses and rates are compared by cross-validation on images of the first half of each data set (VOC; CamVid's
+validation images). The best one is then fitted to these images and measured on images of the second half.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from measuring.records import record
+from measuring.scenes import WELL_REPRESENTED, Scene, camvid, voc
+from PIL import Image
+
+from fwcrf.apps.batch.job import Reading
+from fwcrf.apps.batch.manifest import Item, read_manifest
+from fwcrf.apps.experiments.judge_fitting import Judge, compared
+from fwcrf.apps.fitting import Options
+
+CANDIDATES = {
+    f"{loss}, rate {rate:g}": Options(loss=loss, rate=rate)
+    for loss in ("lovasz", "cross-entropy")
+    for rate in (0.05, 0.15)
+}
+
+
+def main() -> None:
+    reader = argparse.ArgumentParser(description="Choose the defaults of fwcrf fit.")
+    reader.add_argument("--output", type=Path, required=True, help="folder for results")
+    reader.add_argument("--images", type=int, default=12, help="images of each half, at most")
+    given = reader.parse_args()
+    both = 2 * given.images
+    sets = {
+        "VOC": (lambda: voc(-(-223 // both)), WELL_REPRESENTED),
+        "CamVid": (lambda: camvid("val", both), None),
+    }
+    gains: dict[str, list[float]] = {label: [] for label in CANDIDATES}
+    rows, judges, halves = [], {}, {}
+    for name, (scenes, classes) in sets.items():
+        items = written(given.output / name, scenes())
+        halves[name] = [items[: len(items) // 2], items[len(items) // 2 :]]
+        judges[name] = Judge(given.output / name, reading=Reading(kind="logits"), classes=classes)
+        for row in compared(judges[name], halves[name][0], CANDIDATES):
+            print(name, row, flush=True)
+            rows.append({"data": name} | row)
+            gains[str(row["fit"])].append(float(row["gain"] or 0))
+    best = max(gains, key=lambda label: sum(gains[label]))
+    record("fit-choices", rows)
+    last = []
+    for name, judge in judges.items():
+        first, second = halves[name]
+        gain = judge.held_out(first, second, CANDIDATES[best])
+        last.append(
+            {
+                "data": name,
+                "fit": best,
+                "start": judge.score(second),
+                "gain": gain.value,
+                "low": gain.low,
+                "high": gain.high,
+            }
+        )
+    record("fit-gain", last)
+
+
+def written(folder: Path, scenes: Iterator[Scene]) -> list[Item]:
+    """The scenes as files for ``fwcrf fit``."""
+    for kind in ("images", "scores", "truth"):
+        (folder / kind).mkdir(parents=True, exist_ok=True)
+    if not (folder / "done").exists():
+        for number, scene in enumerate(scenes):
+            Image.fromarray(scene.image).save(folder / "images" / f"{number:04d}.png")
+            np.save(folder / "scores" / f"{number:04d}.npy", scene.scores.astype(np.float16))
+            Image.fromarray(scene.truth.astype(np.uint8)).save(folder / "truth" / f"{number:04d}.png")
+        (folder / "done").touch()
+    return read_manifest(folder / "images", folder / "scores", truth=folder / "truth")
+
+
+if __name__ == "__main__":
+    main()

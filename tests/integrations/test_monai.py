@@ -1,0 +1,213 @@
+"""Transforms and the block beside MONAI's own classes."""
+
+import inspect
+
+import numpy as np
+import pytest
+import torch
+
+import fwcrf
+from fwcrf.kernels import Bilateral, Exact, Spatial
+
+monai = pytest.importorskip("monai", reason="MONAI is not installed: pip install 'fwcrf[monai]'")
+from monai.data import MetaTensor, decollate_batch, list_data_collate  # noqa: E402
+from monai.networks import blocks  # noqa: E402
+from monai.transforms import (  # noqa: E402
+    AsDiscreted,
+    Compose,
+    EnsureChannelFirstd,
+    Invertd,
+    LoadImaged,
+    SaveImaged,
+    Spacingd,
+)
+
+from fwcrf.integrations.monai import CRF, DenseCRF, DenseCRFd  # noqa: E402
+
+KERNELS = (Spatial(2.0), Bilateral(8.0, 40.0, weight=3.0))
+AFFINE = torch.tensor(
+    [[-0.8, 0, 0, 5], [0, 0.7, -1.0, 3], [0, 0.3, 2.5, 1], [0, 0, 0, 1.0]], dtype=torch.float64
+)
+SPACING = tuple(torch.linalg.vector_norm(AFFINE[:3, :3], dim=0).tolist())
+
+
+def volume(shape=(9, 10, 7), labels=3):
+    generator = torch.Generator().manual_seed(0)
+    truth = torch.linspace(0, labels - 0.01, shape[0]).long().view(-1, *[1] * (len(shape) - 1)).expand(shape)
+    image = 80.0 * truth.unsqueeze(0) + 20 * torch.randn((1, *shape), generator=generator)
+    logits = torch.nn.functional.one_hot(truth, labels).movedim(-1, 0) + torch.randn(
+        (labels, *shape), generator=generator
+    )
+    return image, logits
+
+
+@pytest.mark.parametrize("argmax", [False, True])
+@pytest.mark.parametrize("of", ["pred", "image", "both"])
+def test_bandwidths_are_millimetres_by_the_affine(argmax, of):
+    image, logits = volume()
+    pred, picture = logits, image
+    if of != "image":
+        pred = MetaTensor(logits, affine=AFFINE, meta={"filename_or_obj": "case1.nii"})
+    if of != "pred":
+        picture = MetaTensor(image, affine=AFFINE, meta={"filename_or_obj": "case1.nii"})
+    found = DenseCRF(from_logits=True, argmax=argmax, kernels=KERNELS)(pred, picture)
+    labels, likely = fwcrf.refine(
+        image, logits, from_logits=True, spacing=SPACING, kernels=KERNELS, return_probabilities=True
+    )
+    assert isinstance(found, MetaTensor) and found.meta["filename_or_obj"] == "case1.nii"
+    assert torch.equal(found.affine, AFFINE)
+    assert torch.equal(found.as_tensor(), labels[None].float() if argmax else likely)
+    assert not torch.equal(
+        labels, fwcrf.refine(image, logits, from_logits=True, kernels=KERNELS, spatial_dims=3)
+    )
+
+
+@pytest.mark.parametrize("kind", [torch.Tensor, np.ndarray])
+@pytest.mark.parametrize("shape", [(12, 13), (6, 7, 5)])
+def test_tensors_and_arrays_in_voxels(kind, shape):
+    image, logits = volume(shape)
+    p = logits.softmax(0)
+    given = (p.numpy(), image.numpy()) if kind is np.ndarray else (p, image)
+    found = DenseCRF(kernels=KERNELS, units="voxels")(*given)
+    _, likely = fwcrf.refine(image, p, kernels=KERNELS, spatial_dims=len(shape), return_probabilities=True)
+    assert type(found) is kind
+    np.testing.assert_array_equal(np.asarray(found), likely.numpy())
+    with pytest.raises(ValueError, match=r"knows the size of a voxel; expected one .* or units='voxels'"):
+        DenseCRF(kernels=KERNELS)(*given)
+
+
+@pytest.mark.parametrize("shape", [(12, 13), (6, 7, 5)])
+def test_a_collated_batch_is_its_items(shape):
+    image, logits = volume(shape)
+    items = []
+    for scale in (1.0, 2.0):
+        affine = torch.diag(torch.tensor([scale, 1.0, 3.0, 1.0], dtype=torch.float64))
+        items.append(
+            {"image": MetaTensor(image * scale, affine=affine), "pred": MetaTensor(logits, affine=affine)}
+        )
+    transform = DenseCRFd("pred", from_logits=True, argmax=True, kernels=KERNELS)
+    single = [transform(item)["pred"] for item in items]
+    batch = transform(list_data_collate(items))["pred"]
+    assert batch.shape == (2, 1, *shape)
+    for one, other in zip(decollate_batch(batch), single, strict=True):
+        assert torch.equal(one, other) and torch.equal(one.affine, other.affine)
+    plain = [torch.stack([item[key].as_tensor() for item in items]) for key in ("pred", "image")]
+    found = DenseCRF(from_logits=True, argmax=True, units="voxels", batched=True, kernels=KERNELS)(*plain)
+    expected = fwcrf.refine(*plain[::-1], from_logits=True, kernels=KERNELS, spatial_dims=len(shape))
+    assert torch.equal(found[:, 0], expected.float())
+
+
+def test_masks_of_a_dictionary():
+    image, logits = volume()
+    scribbles, ignore = torch.full((1, 9, 10, 7), -1), torch.zeros(1, 9, 10, 7)
+    scribbles[0, :, 4, 2], ignore[0, :, :, 6] = 1, 1
+    data = {"image": image, "pred": logits, "clicks": scribbles, "outside": ignore}
+    settings = {"from_logits": True, "units": "voxels", "argmax": True, "kernels": KERNELS}
+    keys = {"scribbles_key": "clicks", "ignore_key": "outside", "keep_key": "missing"}
+    found = DenseCRFd("pred", **keys, **settings)(data)
+    expected = fwcrf.refine(
+        image, logits, from_logits=True, kernels=KERNELS, spatial_dims=3, scribbles=scribbles[0],
+        ignore=ignore[0].bool(),
+    )  # fmt: skip
+    assert torch.equal(found["pred"][0], expected.float()) and found["image"] is image
+    assert torch.equal(found["pred"][0, :, 4, 2], torch.ones(9))
+    with pytest.raises(KeyError, match="other"):
+        DenseCRFd(["pred", "other"], **settings)(data)
+    DenseCRFd(["pred", "other"], allow_missing_keys=True, **settings)(data)
+
+
+def test_a_pipeline_of_files_is_inverted_and_saved(tmp_path):
+    """Loaded, resampled, refined, brought back to the grid of the file, and saved with its affine."""
+    nibabel = pytest.importorskip("nibabel")
+    image, _ = volume((12, 14, 6))
+    affine = np.diag([1.0, 1.0, 2.0, 1.0])
+    nibabel.save(nibabel.Nifti1Image(image[0].numpy(), affine), tmp_path / "case.nii.gz")
+    before = Compose(
+        [LoadImaged("image"), EnsureChannelFirstd("image"), Spacingd("image", pixdim=(1.5, 1.5, 1.5))]
+    )
+    data = before({"image": str(tmp_path / "case.nii.gz")})
+    data["pred"] = torch.cat([80 - data["image"], data["image"] - 80]) / 40  # a network, with metadata
+    after = Compose(
+        [
+            DenseCRFd("pred", from_logits=True, kernels=KERNELS),
+            Invertd("pred", before, orig_keys="image", nearest_interp=False, to_tensor=True),
+            AsDiscreted("pred", argmax=True),
+            SaveImaged(
+                "pred", output_dir=tmp_path, output_postfix="crf", separate_folder=False, print_log=False
+            ),
+        ]
+    )
+    found = after(data)["pred"]
+    assert found.shape == (1, 12, 14, 6)
+    saved = nibabel.load(tmp_path / "case_crf.nii.gz")
+    np.testing.assert_allclose(saved.affine, affine)
+    np.testing.assert_array_equal(saved.get_fdata(), found[0].numpy())
+    assert (found[0].numpy() == (image[0].numpy() > 80)).mean() > 0.8
+
+
+def test_other_grids_and_words_are_refused():
+    image, logits = volume()
+    other = AFFINE.clone()
+    other[0, 3] += 0.5
+    with pytest.raises(ValueError, match="expected the same grid"):
+        DenseCRF(from_logits=True)(MetaTensor(logits, affine=other), MetaTensor(image, affine=AFFINE))
+    with pytest.raises(ValueError, match="expected 'mm' or 'voxels'"):
+        DenseCRF(units="cm")
+
+
+def test_arguments_are_checked_before_the_first_image():
+    for name in ("kernel", "spacing", "scribbles"):
+        with pytest.raises(TypeError, match=f"{name}= is no argument of DenseCRF; expected preset"):
+            DenseCRFd("pred", **{name: None})
+    with pytest.raises(KeyError, match="image_key='ct' of DenseCRFd is not in the data, which has mr, pred"):
+        DenseCRFd("pred", "ct")({"mr": torch.rand(1, 4, 5), "pred": torch.rand(2, 4, 5)})
+
+
+def test_arguments_of_the_block_are_monais():
+    ours, theirs = (inspect.signature(one).parameters.values() for one in (CRF, blocks.CRF))
+    assert [(one.name, one.default) for one in ours] == [(one.name, one.default) for one in theirs]
+    ours, theirs = (list(inspect.signature(one.forward).parameters) for one in (CRF, blocks.CRF))
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("shape", [(19,), (7, 9), (4, 5, 6)])
+@pytest.mark.parametrize("matrix", [False, True])
+def test_the_block_is_the_iteration_of_monai(shape, matrix):
+    """MONAI's forward with exact filters; its own are in C++ extensions that its wheel does not have."""
+    torch.manual_seed(0)
+    reference, logits = torch.randn(2, 1, *shape), torch.randn(2, 3, *shape)
+    C = torch.tensor([[1.0, 0.3, 0], [0.3, 1, -0.2], [0, -0.2, 0.5]]) if matrix else None
+    settings = {"iterations": 3, "bilateral_weight": 0.8, "gaussian_weight": 0.5, "update_factor": 1.2}
+    settings |= {"bilateral_spatial_sigma": 4.0, "bilateral_color_sigma": 0.7, "gaussian_spatial_sigma": 2.0}
+    block = CRF(**settings, compatibility_matrix=C)
+    exact = [
+        Bilateral(4.0, 0.7, 1.2 * 0.8, normalization="after", method="exact"),
+        Spatial(2.0, 1.2 * 0.5, normalization="after", method="exact"),
+    ]
+    axes = torch.meshgrid(*(torch.arange(n) for n in shape), indexing="ij")
+    places = torch.stack(axes, -1).flatten(0, -2).float()
+    for item in range(2):
+        filters = []
+        for features in (torch.cat([places / 4, reference[item].view(-1, 1) / 0.7], -1), places / 2):
+            K = Exact(features).to_dense()
+            filters.append(K / K.sum(-1, keepdim=True))
+        z = logits[item].flatten(1).T
+        x = z.softmax(-1)
+        for _ in range(3):
+            message = 0.8 * filters[0] @ x + 0.5 * filters[1] @ x
+            x = (z + 1.2 * (message if C is None else message @ C)).softmax(-1)
+        close = block(logits, reference)[item].flatten(1).T
+        assert (close - x).abs().max() < 0.08  # the lattice
+        block_exact = CRF(**settings, compatibility_matrix=C)
+        block_exact.kernels = tuple(exact)
+        assert torch.allclose(block_exact(logits, reference)[item].flatten(1).T, x, atol=1e-4)
+
+
+def test_the_block_has_gradients_takes_metadata_and_refuses_what_has_no_energy():
+    reference, logits = torch.randn(1, 1, 6, 7), torch.randn(1, 2, 6, 7, requires_grad=True)
+    CRF()(MetaTensor(logits), MetaTensor(reference)).square().sum().backward()
+    assert logits.grad is not None and logits.grad.abs().sum() > 0
+    nothing = CRF(bilateral_weight=0, gaussian_weight=0)(logits, reference)
+    assert torch.equal(nothing, logits.softmax(1))
+    with pytest.raises(ValueError, match="is not symmetric; expected a symmetric one"):
+        CRF(compatibility_matrix=torch.tensor([[0.0, 1.0], [0.0, 0.0]]))
