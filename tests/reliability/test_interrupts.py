@@ -4,6 +4,9 @@ import subprocess
 import sys
 
 import pytest
+import torch
+
+import fwcrf
 
 # Prints the time from the signal, which another thread sends, to the end of the call: on the clock of the
 # main thread, which does not count the time for which other programs hold the cores, and by the wall clock.
@@ -106,3 +109,20 @@ def test_interrupt_ends_a_native_run(kinds):
     assert [word for word, *_ in found] == ["interrupted"] * len(kinds), done.stderr
     for kind, (_, late, wall, limit) in zip(kinds, found, strict=True):
         assert float(late) < float(limit), f"{kind}: {late} s of the main thread, {wall} s in all"
+
+
+def test_steps_convert_no_tensor_by_python_code(monkeypatch):
+    # An interrupt in Tensor.__dlpack__ is lost: the conversion to a native array tries another way instead.
+    calls = []
+    convert = torch.Tensor.__dlpack__
+    monkeypatch.setattr(torch.Tensor, "__dlpack__", lambda *a, **k: calls.append(a) or convert(*a, **k))
+    crf = fwcrf.DenseCRF(num_labels=3)
+    image, logits = torch.rand(3, 20, 30) * 255, torch.randn(3, 20, 30)
+
+    def conversions(steps):
+        calls.clear()
+        assert crf.solve(image, logits, solver="mf", num_steps=steps).engine.startswith("native engine")
+        return len(calls)
+
+    conversions(5)  # fills caches
+    assert conversions(50) == conversions(5)

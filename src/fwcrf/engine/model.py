@@ -260,16 +260,18 @@ class Model:
         ends.
         """
         labels, terms = x.shape[-1], len(weights)
-        flat = lambda t: None if t is None else t.detach().contiguous().view(-1, *x.shape[-2:])  # noqa: E731
+        # As numpy arrays: their conversion runs no Python code, in which an interrupt would be lost.
+        native = lambda t: None if t is None else t.detach().contiguous().numpy()  # noqa: E731
+        flat = lambda t: None if t is None else native(t).reshape(-1, *x.shape[-2:])  # noqa: E731
         potts = np.array([0.0 if w.dim() else w.detach().numpy() for w in weights], dtype=np.float64)
         # No matrix for Potts: with 70,000 labels it would take 20 GB.
-        matrices = [w.detach().contiguous() if w.dim() else None for w in weights]
+        matrices = [native(w) if w.dim() else None for w in weights]
         found = x.new_zeros(terms, labels, labels, dtype=torch.float64) if slopes else None
         begin = start and (start.map, start.scale, flat(start.other), flat(start.out), start.step)
         finite, *bound, read = self.native.run(
             flat(x), begin, flat(unary), potts, matrices, np.array(updates, dtype=np.float64),
-            [flat(t) for t in outs], [flat(t) for t in others], flat(total), flat(dual), found,
-            bounded, goals=[flat(t) for t in goals], points=[flat(t) for t in points], rates=rates,
+            [flat(t) for t in outs], [flat(t) for t in others], flat(total), flat(dual), native(found),
+            bounded, goals=[flat(t) for t in goals], points=[flat(t) for t in points], rates=native(rates),
             threads=threads_for(40 * terms * x.numel()), tolerance=tolerance,
         )  # fmt: skip
         if checked and not finite:
