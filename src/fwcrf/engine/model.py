@@ -261,8 +261,9 @@ class Model:
         """
         labels, terms = x.shape[-1], len(weights)
         # As numpy arrays: their conversion runs no Python code, in which an interrupt would be lost.
-        native = lambda t: None if t is None else t.detach().contiguous().numpy()  # noqa: E731
-        flat = lambda t: None if t is None else native(t).reshape(-1, *x.shape[-2:])  # noqa: E731
+        native = lambda t: t.detach().contiguous().numpy()  # noqa: E731
+        shape = -1, *x.shape[-2:]
+        flat = lambda t: None if t is None else t.detach().contiguous().view(shape).numpy()  # noqa: E731
         potts = np.array([0.0 if w.dim() else w.detach().numpy() for w in weights], dtype=np.float64)
         # No matrix for Potts: with 70,000 labels it would take 20 GB.
         matrices = [native(w) if w.dim() else None for w in weights]
@@ -270,8 +271,9 @@ class Model:
         begin = start and (start.map, start.scale, flat(start.other), flat(start.out), start.step)
         finite, *bound, read = self.native.run(
             flat(x), begin, flat(unary), potts, matrices, np.array(updates, dtype=np.float64),
-            [flat(t) for t in outs], [flat(t) for t in others], flat(total), flat(dual), native(found),
-            bounded, goals=[flat(t) for t in goals], points=[flat(t) for t in points], rates=native(rates),
+            [flat(t) for t in outs], [flat(t) for t in others], flat(total), flat(dual),
+            None if found is None else found.numpy(), bounded, goals=[flat(t) for t in goals],
+            points=[flat(t) for t in points], rates=None if rates is None else native(rates),
             threads=threads_for(40 * terms * x.numel()), tolerance=tolerance,
         )  # fmt: skip
         if checked and not finite:
