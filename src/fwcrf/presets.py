@@ -15,7 +15,10 @@ import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from fwcrf.kernels import Kernel
 
 __all__ = ["PRESETS", "Preset", "arguments", "get", "names"]
 
@@ -30,6 +33,10 @@ class Unset(Enum):
 
 
 OF_PRESET: Final = Unset.OF_PRESET
+
+# Kernels that settings, the command line and the page offer: the name of the class in ``fwcrf.kernels``, in
+# small letters, and its fields, the weight last.
+KERNELS: dict[str, tuple[str, ...]] = {"bilateral": ("xy", "color", "weight"), "spatial": ("xy", "weight")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,13 +69,23 @@ class Preset:
 def arguments(solver: Mapping[str, Any], kernels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The solver and the kernels that plain values describe, as arguments for ``fwcrf.refine``."""
     from fwcrf import solvers
-    from fwcrf.kernels.kernel import KERNELS
 
     each = [{**kernel} for kernel in kernels]
     return {
         "solver": solvers.get(**solver),
-        "kernels": tuple(KERNELS[kernel.pop("kind")](**kernel) for kernel in each),
+        "kernels": tuple(kernel_class(kernel.pop("kind"))(**kernel) for kernel in each),
     }
+
+
+def kernel_class(kind: str) -> type[Kernel]:
+    """The class of a kind of ``KERNELS``.
+
+    >>> kernel_class("spatial")()
+    Spatial(xy=3.0, weight=1.0, method='separable', normalization='symmetric')
+    """
+    from fwcrf import kernels
+
+    return getattr(kernels, kind.title())
 
 
 def names() -> list[str]:

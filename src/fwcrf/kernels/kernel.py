@@ -2,7 +2,7 @@
 
 A ``Kernel`` is frozen settings; ``kernel.on(domain)`` is the operator over a ``Domain``: the pixels of an
 image or of a window of it, points that lie on no grid, or feature vectors. A new kernel is a subclass with
-``features`` and ``num_features``, listed in ``KERNELS``.
+``features`` and ``num_features``, listed in ``fwcrf.presets.KERNELS``.
 """
 
 from __future__ import annotations
@@ -341,9 +341,6 @@ class Foreign(Kernel):
 FEW_POINTS, SOME_POINTS, MANY_FEATURES = 80, 1024, 5
 # Beyond this error of sampled sums, a lattice over points is reported.
 MOST_ERROR = 0.2
-
-# Kernels that settings, the command line and the page offer, by name.
-KERNELS: dict[str, type[Kernel]] = {"spatial": Spatial, "bilateral": Bilateral}
 
 
 def check_image(image: Located, kernels: Sequence[Kernel]) -> None:

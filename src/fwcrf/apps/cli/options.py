@@ -95,8 +95,8 @@ def settings_of(
     ] = None,
 ) -> Settings:
     """Settings of the file ``config``, of a preset or of own kernels; an option replaces one of them."""
-    from fwcrf.apps.files.settings import KERNELS, Settings, read_settings
-    from fwcrf.presets import OWN_KERNELS, get
+    from fwcrf.apps.files.settings import Settings, read_settings
+    from fwcrf.presets import KERNELS, OWN_KERNELS, get
 
     if preset is not None and config is not None:
         raise typer.BadParameter(

@@ -11,7 +11,6 @@ from dataclasses import asdict
 from typing import Any
 
 from fwcrf import presets, solvers
-from fwcrf.apps.files.settings import KERNELS
 from fwcrf.kernels import Bilateral, Spatial
 from fwcrf.solvers import FrankWolfe, Solver
 
@@ -68,7 +67,7 @@ def controls(name: str) -> Mapping[str, Any]:
         "balance": float(given["balance"]),
         **{
             kind: {part: float(getattr(kinds[kind], part)) for part in parts}
-            for kind, parts in KERNELS.items()
+            for kind, parts in presets.KERNELS.items()
         },
     }
 

@@ -12,7 +12,7 @@ from fwcrf.apps.demo.colours import TRUST
 from fwcrf.apps.demo.pictures import LONGEST
 from fwcrf.apps.demo.presets import SOLVERS, WITH_LAMBDA
 from fwcrf.apps.demo.scribbles import Stroke
-from fwcrf.apps.files.settings import KERNELS
+from fwcrf.presets import KERNELS
 
 SOURCES = ("network", "scribbles", "file")
 LABELS = (2, 21)

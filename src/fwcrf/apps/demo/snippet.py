@@ -10,8 +10,8 @@ from fwcrf.apps.demo.presets import without_control
 from fwcrf.apps.demo.request import Request
 from fwcrf.apps.demo.sessions import Given, Result
 from fwcrf.apps.demo.solve import kernels_of
-from fwcrf.apps.files.settings import KERNELS
 from fwcrf.kernels import Bilateral, Spatial
+from fwcrf.presets import KERNELS
 
 
 def snippet(result: Result, *, mask: str = "mask.png") -> str:

@@ -31,12 +31,8 @@ from fwcrf.apps.files.atomic import writing
 from fwcrf.apps.files.errors import FileError
 from fwcrf.apps.files.safe_yaml import LARGEST, load_yaml
 from fwcrf.optional import needed
-from fwcrf.presets import OF_PRESET, OWN_KERNELS, PRESETS, Preset, arguments
+from fwcrf.presets import KERNELS, OF_PRESET, OWN_KERNELS, PRESETS, Preset, arguments
 from fwcrf.presets import get as get_preset
-
-# The fields of each kind of kernel, the weight last; ``fwcrf.kernels`` would import torch.
-KERNELS: dict[str, tuple[str, ...]] = {"bilateral": ("xy", "color", "weight"), "spatial": ("xy", "weight")}
-
 
 # The default of a field whose value depends on the kernels.
 _OMITTED: Any = OF_PRESET

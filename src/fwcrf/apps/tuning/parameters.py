@@ -12,7 +12,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fwcrf.apps.files.settings import KERNELS, Settings
+from fwcrf.apps.files.settings import Settings
+from fwcrf.presets import KERNELS, kernel_class
 
 # Largest factor between a parameter's start value and the values to try, by the last word of its name.
 _FACTORS = {"xy": 4.0, "color": 4.0, "steps": 2.0, "balance": 3.0, "temperature": 2.0}
@@ -92,9 +93,10 @@ def bandwidths_of(point: Mapping[str, float]) -> tuple[float, ...]:
 
 def landmarks(start: Mapping[str, float]) -> list[dict[str, float]]:
     """Points with values of defaults in place of ``start``: of ``fwcrf.refine``, and of the kernels alone."""
-    from fwcrf.kernels.kernel import KERNELS as kinds
-
-    own = [{"kind": kind, **{n: getattr(kinds[kind](), n) for n in names}} for kind, names in KERNELS.items()]
+    own = [
+        {"kind": kind, **{name: getattr(kernel_class(kind)(), name) for name in names}}
+        for kind, names in KERNELS.items()
+    ]
     known = [parameters(Settings()), parameters(Settings(kernels=own))]
     return [{name: values.get(name, value) for name, value in start.items()} for values in known]
 

@@ -2,13 +2,11 @@
 
 from dataclasses import fields
 
-from fwcrf.apps.files.settings import KERNELS
-from fwcrf.kernels import kernel
+from fwcrf.presets import KERNELS, kernel_class
 
 
-def test_settings_know_every_kernel_and_its_fields():
-    assert KERNELS.keys() == kernel.KERNELS.keys()
+def test_the_table_has_the_fields_of_every_kernel():
     for kind, names in KERNELS.items():
-        made = kernel.KERNELS[kind]()
+        made = kernel_class(kind)()
         assert names == (*made.bandwidths(), "weight")
         assert {*names} <= {field.name for field in fields(made)}
