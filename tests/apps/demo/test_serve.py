@@ -63,6 +63,7 @@ def test_warming_up_works():
     solve.warm_up()
 
 
+@pytest.mark.posix
 def test_an_interrupt_during_the_first_second_is_no_crash():
     """The thread that warms up must not outlive the interpreter: native code on it would abort."""
     command = [sys.executable, "-m", "fwcrf", "demo", "--port", "0", "--no-browser"]
