@@ -9,7 +9,7 @@ import webbrowser
 import pytest
 import uvicorn
 
-from fwcrf.apps.demo import solve
+from fwcrf.apps.demo import serve, solve
 
 
 @pytest.fixture
@@ -57,6 +57,14 @@ def test_a_port_that_is_taken(fwcrf_command):
         status, _, err = fwcrf_command("demo", "--no-browser", "--port", taken.getsockname()[1])
     assert status == 1
     assert "cannot listen on 127.0.0.1" in err and "--port" in err
+
+
+def test_on_windows_no_other_program_gets_the_port(monkeypatch):
+    """Another option stands for the one that only Windows has."""
+    monkeypatch.setattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_KEEPALIVE, raising=False)
+    with serve._listen("127.0.0.1", 0) as listening:
+        assert listening.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert not listening.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)
 
 
 def test_warming_up_works():
