@@ -1,5 +1,6 @@
 """Settings shared by all tests; its place also puts ``helpers`` on the path."""
 
+import sys
 import warnings
 
 import hypothesis
@@ -8,6 +9,19 @@ import torch
 
 hypothesis.settings.register_profile("fwcrf", deadline=None, derandomize=True, max_examples=60)
 hypothesis.settings.load_profile("fwcrf")
+
+# Marks of tests that a system cannot run, and the reason that is shown.
+ELSEWHERE = {
+    "posix": (sys.platform == "win32", "Windows has no fork, and other signals, links and lengths of paths"),
+    "linux": (sys.platform != "linux", "needs /proc, devices, mounts or limits of memory as Linux has them"),
+}
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        for mark, (absent, reason) in ELSEWHERE.items():
+            if absent and item.get_closest_marker(mark):
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture

@@ -71,7 +71,7 @@ def test_train_from_scribbles_gains_by_the_crf_loss(example, num_threads):
     assert alone < found["scribbles: + gated CRF loss"] < every
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.linux
 def test_large_image_is_nearly_what_it_is_at_once(example, tmp_path):
     given = ("--size", 300, "--memory", 0.03, "--overlap", 60, "--folder", tmp_path, "--whole")
     printed = example("large_image.py", *given)

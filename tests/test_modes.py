@@ -36,11 +36,13 @@ def differing(found, expected):
     return {door: (one, expected[door]) for door, one in found.items() if one != expected[door]}
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("mode", [mode for mode in mode_doors.MODES if mode != "none"])
 def test_training_after_a_mode_is_training_without_it(ran, mode):
     assert not differing(ran[mode]["after"], ran["none"]["after"])
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("mode", [mode for mode in mode_doors.MODES if mode != "none"])
 def test_a_mode_changes_no_result(ran, mode):
     expected = ran["none"]["under"]

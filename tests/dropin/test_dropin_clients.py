@@ -40,6 +40,7 @@ def test_the_stored_marginals_are_those_of_pydensecrf_today(name, reference):
     np.testing.assert_allclose(CLIENTS[name](*theirs), reference[name], rtol=0, atol=MARGINALS)
 
 
+@pytest.mark.posix
 def test_programs_in_threads_and_forked_children_give_the_same_bits():
     names = ["stego", "psa", "cellseg3d", "wide", "asymmetric"]
     alone = [run(name) for name in names]

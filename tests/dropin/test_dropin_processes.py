@@ -77,6 +77,7 @@ def modules(found):
     return {kind: {module for module, _ in answers} for kind, answers in found.items()}
 
 
+@pytest.mark.posix
 def test_the_distribution_reaches_workers_of_all_kinds(distribution):
     kinds = ["here", "threads", "fork", "torch spawn", "DataLoader", "joblib"]
     found = run(str(PIPELINE), *kinds, folders=[distribution])

@@ -54,7 +54,7 @@ def test_forbidden_labels_need_no_torch():
     assert printed(code) == ["False", "0.0"]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc/self/maps, which Linux has")
+@pytest.mark.linux
 @pytest.mark.parametrize("last", ["infer()", "import torch; torch.ones(9).sum()"])
 def test_torch_and_the_core_share_one_openmp_runtime(last):
     code = f"""
@@ -67,7 +67,7 @@ def test_torch_and_the_core_share_one_openmp_runtime(last):
     assert len(printed(code)) == 1
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+@pytest.mark.posix
 def test_a_forked_process_runs_after_threads_were_used():
     code = """
     import os

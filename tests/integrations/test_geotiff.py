@@ -398,7 +398,7 @@ print(status("VmHWM") - before)
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads and resets the peak in /proc")
+@pytest.mark.linux
 def test_memory_is_that_of_a_window_and_not_of_the_image(tmp_path):
     command = [sys.executable, "-c", PEAK, "2304", str(tmp_path)]
     # The cache of GDAL, which is 5 % of the memory otherwise.

@@ -1,6 +1,5 @@
 """The exact kernel: its entries, its derivatives in the features, its memory."""
 
-import resource
 import sys
 
 import numpy as np
@@ -88,6 +87,8 @@ def test_chunks_of_rows(monkeypatch, rows):
 
 
 def megabytes():
+    import resource
+
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 
@@ -100,6 +101,7 @@ def peak_of_exact(n):
     return megabytes() - before
 
 
+@pytest.mark.posix
 def test_memory_is_bounded():
     n = 9_000
     matrix = n * n * 4 / 2**20

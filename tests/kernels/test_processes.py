@@ -1,6 +1,5 @@
 """Other processes and other threads beside a native call."""
 
-import sys
 import threading
 import time
 
@@ -57,21 +56,21 @@ def check(actual, expected):
     assert_rounding(torch.from_numpy(np.asarray(actual)), expected, times=10)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no fork")
+@pytest.mark.posix
 @every_operator
 def test_filter_in_a_forked_process(name, two_threads):
     inherited = Inherited(name)
     check(in_process(inherited, start="fork", timeout=10), inherited.y)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no fork")
+@pytest.mark.posix
 @every_operator
 def test_build_in_a_forked_process(name, two_threads):
     expected = Inherited(name).y
     check(in_process(build_and_filter, name, start="fork", timeout=10), expected)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no fork")
+@pytest.mark.posix
 def test_parent_goes_on_after_a_fork(two_threads):
     inherited = Inherited("lattice")
     in_process(inherited, start="fork", timeout=10)
@@ -97,7 +96,7 @@ class Filtered(torch.utils.data.Dataset):
         return Bilateral().operator(image)(values(2000))
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="no fork")
+@pytest.mark.posix
 def test_data_loader_workers(two_threads):
     Inherited("lattice")
     dataset = Filtered()

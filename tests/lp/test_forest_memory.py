@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import resource, torch
 from fwcrf.graphs import SparseMRF
@@ -22,6 +24,7 @@ print(1024 * (peak() - before) / 3000)
 """
 
 
+@pytest.mark.linux
 def test_a_chain_takes_a_few_kilobytes_per_node():
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert float(done.stdout) < 15_000

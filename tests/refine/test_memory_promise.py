@@ -70,7 +70,7 @@ CASES = {
 }
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads and resets the peak in /proc")
+@pytest.mark.linux
 @pytest.mark.parametrize(("settings", "side", "labels", "most"), CASES.values(), ids=CASES)
 def test_the_peak_is_within_the_estimate_and_not_far_below(settings, side, labels, most):
     command = [sys.executable, "-c", MEASURED, str(side), str(labels), json.dumps(settings)]

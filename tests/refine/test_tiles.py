@@ -181,7 +181,7 @@ print(json.dumps([highest - before, parts[0], int(out.max())]))
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.linux
 def test_memory_stays_within_the_bound(tmp_path):
     from skimage import data
 

@@ -18,7 +18,6 @@ import hashlib
 import inspect
 import json
 import os
-import resource
 import sys
 import time
 import traceback
@@ -99,6 +98,8 @@ class Counter:
         print(f"found: {path}", file=sys.stderr)
 
     def record(self, **more: object) -> str:
+        import resource  # not on Windows, which imports this file for its targets
+
         return json.dumps(
             {
                 "target": self.name,
@@ -180,6 +181,8 @@ def main() -> int:
     sys.path.insert(0, str(Path(__file__).parent))
     faulthandler.enable()
     if chosen.memory:
+        import resource
+
         resource.setrlimit(resource.RLIMIT_AS, (chosen.memory << 20, chosen.memory << 20))
     import torch
 

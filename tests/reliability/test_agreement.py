@@ -110,6 +110,7 @@ def interrupted(process, state):
         process.communicate()
 
 
+@pytest.mark.posix
 def test_an_interrupted_run_continues(tmp_path):
     """Ctrl-C leaves a whole file, and the next run goes on with its seed and its numbers."""
     state = tmp_path / "agree.json"

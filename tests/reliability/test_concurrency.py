@@ -1,7 +1,6 @@
 """Threads of Python, other processes, and the lock of the interpreter."""
 
 import itertools
-import sys
 import threading
 import time
 
@@ -23,7 +22,7 @@ def test_eight_threads_give_what_one_gives(inner, num_threads):
 
 
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-@pytest.mark.skipif(sys.platform == "win32", reason="no fork")
+@pytest.mark.posix
 def test_refine_solve_and_backward_in_a_forked_process(num_threads):
     """After OpenMP and autograd were at work here: a child has none of their threads."""
     num_threads(2)
@@ -34,7 +33,7 @@ def test_refine_solve_and_backward_in_a_forked_process(num_threads):
 
 
 @pytest.mark.filterwarnings("ignore:.*use of fork:DeprecationWarning")
-@pytest.mark.skipif(sys.platform == "win32", reason="no fork")
+@pytest.mark.posix
 def test_large_work_in_a_forked_process(num_threads):
     num_threads(2)
     labels, *_ = work.large()

@@ -23,7 +23,7 @@ from fwcrf.apps.training.checkpoint import Checkpoint
 KILLS = Path(__file__).parent / "kills.py"
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.posix
 @pytest.mark.parametrize(("kind", "kills"), [("writers", 8), ("batch", 5), ("tune", 4)])
 def test_killed_at_random_moments(kind, kills, tmp_path):
     done = subprocess.run(
@@ -68,6 +68,7 @@ WRITERS = {
 }
 
 
+@pytest.mark.linux
 @pytest.mark.parametrize("writer", WRITERS)
 def test_what_cannot_be_written_is_said(writer, bad_folder):
     folder, said = bad_folder
@@ -76,7 +77,7 @@ def test_what_cannot_be_written_is_said(writer, bad_folder):
     assert os.listdir(folder) == [], "something was left behind"
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs the limits of POSIX")
+@pytest.mark.posix
 @pytest.mark.parametrize("writer", WRITERS)
 def test_a_limit_on_the_size_of_files(writer, tmp_path):
     """Where no disk can be mounted: the same by a limit, in a process of its own."""
@@ -96,6 +97,7 @@ def test_a_limit_on_the_size_of_files(writer, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
+@pytest.mark.linux
 def test_commands_say_what_they_cannot_write(bad_folder, tmp_path, fwcrf_command, monkeypatch, num_threads):
     from fwcrf.apps.batch.local import attempt
 

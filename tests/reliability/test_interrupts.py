@@ -92,6 +92,7 @@ for name in sys.argv[1:]:
 
 
 # Kinds of work that share a process: its start takes longer than the work.
+@pytest.mark.posix
 @pytest.mark.parametrize(
     "kinds",
     [

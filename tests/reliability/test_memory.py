@@ -1,13 +1,12 @@
 """Work that is repeated takes no more memory than before: ``make reliability`` does it ten thousand times."""
 
 import gc
-import sys
 
 import pytest
 import work
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.linux
 @pytest.mark.parametrize(("name", "times"), [("refine", 300), ("solve", 100), ("backward", 80)])
 def test_constant_memory(name, times, num_threads):
     num_threads(1)

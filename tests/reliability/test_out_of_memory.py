@@ -44,6 +44,7 @@ print(message)
 """
 
 
+@pytest.mark.linux
 @pytest.mark.parametrize("path", ["engine", "generic", "graph"])
 def test_memory_error_names_the_bytes(path):
     done = subprocess.run(
@@ -128,6 +129,7 @@ for name, door in doors.items():
 """
 
 
+@pytest.mark.linux
 def test_every_door_names_the_bytes():
     done = subprocess.run(
         [sys.executable, "-c", DOORS], capture_output=True, text=True, timeout=120, check=False

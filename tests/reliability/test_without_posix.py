@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 # Without names that CPython has on Linux and not on Windows. A worker's death is then seen by its status.
 PROGRAM = """
 import os, pkgutil, signal, sys, time
@@ -53,6 +55,7 @@ print(local._cause_of_death(Dead()))
 """
 
 
+@pytest.mark.posix
 def test_every_module_without_the_names_of_posix(tmp_path):
     fakes = Path(__file__).parents[1] / "apps" / "batch"
     done = subprocess.run(

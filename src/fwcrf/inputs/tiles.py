@@ -123,7 +123,7 @@ def available_memory() -> int | None:
     found = []
     for path, pattern in _AVAILABLE:
         try:
-            known = re.search(pattern, Path(path).read_text(), re.MULTILINE)
+            known = re.search(pattern, Path(path).read_text(encoding="utf-8"), re.MULTILINE)
         except OSError:
             continue
         if known:

@@ -20,6 +20,7 @@ def test_nothing_to_do():
     assert list(run(act, [], num_workers=2)) == []
 
 
+@pytest.mark.posix
 def test_mishaps_cost_one_item_each():
     items = ["raise", 2, "die", 3, "bug", "exit", "memory", 4, "die"]
     found = dict(run(act, items, num_workers=2))
@@ -42,7 +43,7 @@ def children():
     return {int(pid) for path in tasks for pid in path.read_text().split()}
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
+@pytest.mark.linux
 def test_workers_end_with_the_loop_over_them():
     before = children()
     for _ in run(time.sleep, [0, 60, 60], num_workers=2):

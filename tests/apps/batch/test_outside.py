@@ -40,6 +40,7 @@ def assert_untouched(place):
     }  # fmt: skip
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("target", ["kept.npy", "absent.npy"])
 def test_a_link_in_place_of_an_output(place, target):
     link = place / "out" / "a.npy"
@@ -53,6 +54,7 @@ def test_a_link_in_place_of_an_output(place, target):
     assert_untouched(place)
 
 
+@pytest.mark.posix
 def test_a_link_that_appears_during_the_work(place):
     def meanwhile(plan):
         (place / "out" / "a.npy").symlink_to(place / "elsewhere" / "kept.npy")
@@ -61,6 +63,7 @@ def test_a_link_that_appears_during_the_work(place):
     assert_untouched(place)
 
 
+@pytest.mark.posix
 def test_a_link_to_an_output_of_the_batch_is_no_output(place):
     do(place, "a.npy")
     (place / "out" / "b.npy").symlink_to("a.npy")
@@ -68,6 +71,7 @@ def test_a_link_to_an_output_of_the_batch_is_no_output(place):
         do(place, "b.npy")
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("output", ["sub/a.npy", "sub/deeper/a.npy"])
 @pytest.mark.parametrize("target", ["../elsewhere", "../absent", "."])
 def test_a_linked_folder(place, output, target):
@@ -78,6 +82,7 @@ def test_a_linked_folder(place, output, target):
     assert not (place / "absent").exists()
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("name", [NAME, lock.NAME])
 def test_links_in_place_of_files_of_the_batch(place, name):
     (place / "out" / name).symlink_to(place / "elsewhere" / "absent")
@@ -86,6 +91,7 @@ def test_links_in_place_of_files_of_the_batch(place, name):
     assert_untouched(place)
 
 
+@pytest.mark.posix
 def test_the_folder_itself_may_be_a_link(place):
     (place / "link").symlink_to("out")
     assert do(place, "sub/a.npy", folder="link")[0].error is None

@@ -79,6 +79,7 @@ def address(ray_environment):
         cluster.wait(60)
 
 
+@pytest.mark.posix
 def test_a_cluster_of_two_nodes_with_workers_that_die(tmp_path, ray_environment):
     done = subprocess.run(
         [sys.executable, "-c", ENGINE, str(tmp_path)], capture_output=True, text=True, env=ray_environment
@@ -92,6 +93,7 @@ def test_a_cluster_of_two_nodes_with_workers_that_die(tmp_path, ray_environment)
     assert len({path.read_text() for path in tmp_path.iterdir()}) >= 2
 
 
+@pytest.mark.posix
 def test_the_same_bytes_as_alone_after_a_kill(tmp_path, ray_environment, address, fwcrf_command):
     """The whole program, killed on a Ray of its own when some outputs are there, and resumed on a cluster."""
     scenes = write_scenes(tmp_path / "scenes", 6)
@@ -106,6 +108,7 @@ def test_the_same_bytes_as_alone_after_a_kill(tmp_path, ray_environment, address
     assert contents(out) == contents(alone)
 
 
+@pytest.mark.posix
 def test_pseudo_labels_after_a_kill(tmp_path, ray_environment, address, fwcrf_command, monkeypatch):
     monkeypatch.setattr(
         "fwcrf.apps.batch.run.run_locally",

@@ -202,6 +202,7 @@ def test_killed_between_the_line_and_the_file(source, tmp_path):
     assert do(source, other)[0] == ALL
 
 
+@pytest.mark.posix
 def test_killed_at_random_moments(tmp_path):
     """No output is ever broken or done twice, and in the end all are there."""
     chance = random.Random(0)
@@ -236,6 +237,7 @@ def test_killed_at_random_moments(tmp_path):
     assert contents(out) == expected
 
 
+@pytest.mark.posix
 def test_interrupted_from_the_keyboard(source, tmp_path):
     """All processes hear it; nothing is left behind, not even a temporary file."""
     out = tmp_path / "out"

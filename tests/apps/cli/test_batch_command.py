@@ -143,6 +143,7 @@ def test_a_folder_that_is_missing_is_called_so(scenes, tmp_path, fwcrf_command, 
     assert (status, err) == (1, f"fwcrf: {tmp_path}/image cannot be read: No such file or directory.\n")
 
 
+@pytest.mark.posix
 @pytest.mark.slow
 def test_the_program_killed_and_resumed_gives_the_same_bytes(tmp_path, fwcrf_command, in_process):
     scenes = write_scenes(tmp_path / "scenes", 6)

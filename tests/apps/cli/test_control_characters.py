@@ -1,7 +1,6 @@
 """Names of files may hold control characters. No command prints them: a terminal would obey."""
 
 import os
-import pty
 import subprocess
 import sys
 
@@ -10,6 +9,8 @@ import pytest
 from scenes import write_scenes
 
 from fwcrf.apps.batch.local import attempt
+
+pytestmark = pytest.mark.posix  # names on Windows hold no control characters
 
 NAME = "a\x1b]0;owned\x07\x1b[2J\r\x9b1m"
 
@@ -91,6 +92,8 @@ def test_a_written_file_and_a_failure_on_a_terminal(scenes, tmp_path, fwcrf_comm
     status, _, err = fwcrf_command("refine", image, "-s", scores, "-o", tmp_path / f"{NAME}.png")
     assert status == 0
     assert_plain(err)
+    import pty
+
     ours, theirs = pty.openpty()
     code = f"""
 from fwcrf.apps.cli.progress import progress

@@ -183,7 +183,13 @@ def in_process(monkeypatch, num_threads):
     monkeypatch.delenv("FWCRF_DATA", raising=False)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: " ".join(row)[:80])
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, marks=pytest.mark.linux if "/dev/" in " ".join(row) else (), id=" ".join(row)[:80])
+        for row in ROWS
+    ],
+)
 def test_status(place, fwcrf_command, monkeypatch, row):
     expected, *arguments = row
     monkeypatch.chdir(place)
@@ -199,6 +205,7 @@ def test_status(place, fwcrf_command, monkeypatch, row):
         assert err
 
 
+@pytest.mark.linux  # as rows of the table are
 def test_every_command_is_in_the_table():
     from fwcrf.apps.cli.app import app
 

@@ -1,9 +1,10 @@
 """What is said while a command runs."""
 
 import os
-import pty
 import subprocess
 import sys
+
+import pytest
 
 from fwcrf.apps.cli.progress import print_warnings, progress
 
@@ -16,7 +17,10 @@ with progress("refining", 3) as advance:
 """
 
 
+@pytest.mark.posix
 def test_a_bar_on_a_terminal():
+    import pty
+
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm"}
     done = subprocess.run(

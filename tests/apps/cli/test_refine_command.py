@@ -145,7 +145,7 @@ def test_bad_usage(scenes, tmp_path, fwcrf_command, monkeypatch, options, said):
     ("options", "said"),
     [
         ("-o nowhere/a.png", "there is no folder nowhere; make it first"),
-        ("-o /proc/a.png", "cannot be written"),
+        pytest.param("-o /proc/a.png", "cannot be written", marks=pytest.mark.linux),
         ("-o a.png --limit 1kB", "would take 6 kB of memory; expected at most 1 kB"),
         ("-o a.png --config nowhere.yaml", "nowhere.yaml cannot be read"),
         ("-o a.png --from labels", "label"),

@@ -9,7 +9,7 @@ import webbrowser
 import pytest
 import uvicorn
 
-from fwcrf.apps.demo import solve
+from fwcrf.apps.demo import serve, solve
 
 
 @pytest.fixture
@@ -59,10 +59,19 @@ def test_a_port_that_is_taken(fwcrf_command):
     assert "cannot listen on 127.0.0.1" in err and "--port" in err
 
 
+def test_on_windows_no_other_program_gets_the_port(monkeypatch):
+    """Another option stands for the one that only Windows has."""
+    monkeypatch.setattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_KEEPALIVE, raising=False)
+    with serve._listen("127.0.0.1", 0) as listening:
+        assert listening.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        assert not listening.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR)
+
+
 def test_warming_up_works():
     solve.warm_up()
 
 
+@pytest.mark.posix
 def test_an_interrupt_during_the_first_second_is_no_crash():
     """The thread that warms up must not outlive the interpreter: native code on it would abort."""
     command = [sys.executable, "-m", "fwcrf", "demo", "--port", "0", "--no-browser"]

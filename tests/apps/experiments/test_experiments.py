@@ -287,6 +287,7 @@ def test_a_damaged_image_is_named(made, tmp_path):
         run(["lambda"], setup)
 
 
+@pytest.mark.posix
 def test_a_killed_experiment_goes_on(made, tmp_path):
     """Killed as soon as something is kept, it ends with the rows of one that was left alone."""
     output = tmp_path / "killed"

@@ -1,5 +1,6 @@
 """Images and label maps by Pillow and tifffile."""
 
+import os
 import struct
 import zlib
 
@@ -184,7 +185,7 @@ def test_what_is_no_image(tmp_path):
         (tmp_path / "empty.png", "is empty"),
         (tmp_path / "text.png", "has an unknown format; expected PNG"),
         (tmp_path, "is a folder"),
-        ("/dev/zero", "not a regular file"),
+        (os.devnull, "not a regular file"),
     ):
         with pytest.raises(FileError, match=said):
             read_image(path)

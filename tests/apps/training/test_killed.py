@@ -92,7 +92,7 @@ print(kills, files)
 """
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.posix
 def test_killed_at_any_moment(tmp_path):
     script = textwrap.dedent(SCRIPT).replace("{paths!r}", repr([str(HERE), str(HERE.parents[1])]))
     done = subprocess.run(

@@ -50,6 +50,7 @@ def test_a_run_leaves_its_files_and_learns(tmp_path):
     assert {path.name for path in (tmp_path / "out").iterdir() if not path.name.startswith(".")} == names
 
 
+@pytest.mark.posix
 def test_a_run_that_is_stopped_goes_on(tmp_path, monkeypatch):
     whole = small_run.train(tmp_path, "whole")
     take, taken = loop._Run._take_step, []

@@ -67,7 +67,7 @@ def scene(kind: str, name: str) -> Scene:
 
 
 def _lines(path: str) -> list[str]:
-    return (data() / path).read_text().split()
+    return (data() / path).read_text(encoding="utf-8").split()
 
 
 def _picture(path: str) -> np.ndarray:

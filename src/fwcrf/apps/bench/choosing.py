@@ -58,7 +58,7 @@ WAYS = {
 def scenes(kind: str) -> Iterator[tuple[Scene, Tensor]]:
     """Yield images with scores, and their true labels."""
     if kind == "voc":
-        names = (data() / "voc2012/val.txt").read_text().split()
+        names = (data() / "voc2012/val.txt").read_text(encoding="utf-8").split()
         names = names[len(names) // 2 :][:: len(names) // 2 // VOC_IMAGES][:VOC_IMAGES]
         folder = data() / "voc2012/val/labels"
     else:

@@ -43,7 +43,7 @@ def regressions(found: list[Change], tolerance: float) -> list[Change]:
 def load(path: Path, quick: bool) -> Ratios:
     kind = "quick" if quick else "full"
     try:
-        stored = json.loads(path.read_text())
+        stored = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ValueError(
             f"{path} cannot be read ({error.strerror}); expected ratios written by fwcrf bench --store."
@@ -58,12 +58,12 @@ def load(path: Path, quick: bool) -> Ratios:
 
 def store(path: Path, quick: bool, ratios: Mapping[str, float]) -> None:
     """Add ratios to a file atomically, keeping its other ratios."""
-    stored = json.loads(path.read_text()) if path.exists() else {}
+    stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     kind = stored.setdefault("quick" if quick else "full", {})
     kind.update({what: round(value, 3) for what, value in ratios.items()})
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(f".{os.getpid()}.part")
-    partial.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n")
+    partial.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     os.replace(partial, path)
 
 

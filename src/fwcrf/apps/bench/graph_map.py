@@ -70,7 +70,7 @@ def stereo(height: int, width: int, labels: int) -> SparseMRF:
 def instances(quick: bool) -> Iterator[tuple[str, SparseMRF, float | None]]:
     """Names, models, and the best energy known before."""
     if (data() / "mrf").exists():
-        known = json.loads((data() / "mrf" / "instances.json").read_text())
+        known = json.loads((data() / "mrf" / "instances.json").read_text(encoding="utf-8"))
         yield from ((name, instance(name), known[name]["best_energy"]) for name in known)
     yield from (
         (f"spin glass {side} x {side}", spin_glass(side, 0), None) for side in ((20,) if quick else (20, 40))
@@ -109,7 +109,7 @@ def toulbar2(mrf: SparseMRF) -> Found | None:
         solution = Path(f"{path}.sol")
         if not solution.exists():
             return None
-        labels = torch.tensor([int(word) for word in solution.read_text().split()])
+        labels = torch.tensor([int(word) for word in solution.read_text(encoding="utf-8").split()])
     proven = re.search(r"^Optimum:", run.stdout, re.MULTILINE) is not None
     energy = float(mrf.value(labels))
     return Found(energy, energy if proven else None, proven, seconds)

@@ -54,7 +54,7 @@ def measure(model: SparseMRF, best: float, solver: str, steps: int, settings: di
 
 def run(plan: Plan, names: list[str] | None = None) -> dict[str, object]:
     """Run the benchmark, print its tables and return all results."""
-    known = json.loads((data() / "mrf" / "instances.json").read_text())
+    known = json.loads((data() / "mrf" / "instances.json").read_text(encoding="utf-8"))
     results: dict[str, dict[str, Row]] = {}
     for name in names or known:
         model, best = instance(name), known[name]["best_energy"]

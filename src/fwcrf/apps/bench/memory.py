@@ -78,17 +78,17 @@ def run(plan: Plan) -> dict[str, object]:
 
 
 def _held() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[1])
     return pages * mmap.PAGESIZE
 
 
 def _forget_peak() -> None:
     """Reset the kernel's peak counter: the peak during imports may exceed the peak of the work."""
-    Path("/proc/self/clear_refs").write_text("5")
+    Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
 
 
 def _peak() -> int:
-    lines = Path("/proc/self/status").read_text().splitlines()
+    lines = Path("/proc/self/status").read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 

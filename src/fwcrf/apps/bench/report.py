@@ -88,7 +88,7 @@ def save(name: str, results: object) -> Path:
     path = RESULTS / f"{name}.json"
     partial = path.with_suffix(f".{os.getpid()}.part")
     everything = {"machine": machine(), "results": results}
-    partial.write_text(json.dumps(everything, indent=1, default=_plain) + "\n")
+    partial.write_text(json.dumps(everything, indent=1, default=_plain) + "\n", encoding="utf-8")
     os.replace(partial, path)
     return path
 
@@ -101,7 +101,7 @@ def _plain(value: object) -> object:
 
 def _processor() -> str:
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
         return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()

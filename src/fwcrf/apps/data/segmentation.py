@@ -88,7 +88,7 @@ def listed(path: Path) -> list[str]:
     If a line has the paths of image and labels, the name is the stem of the image's path.
     """
     try:
-        lines = path.read_text().splitlines()
+        lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise FileError(
             f"{path} cannot be read: {error.strerror or error}. Expected the list of a split."

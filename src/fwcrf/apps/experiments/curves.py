@@ -45,7 +45,7 @@ _SOLVERS = {
 def paper(path: Path, figure: str, dataset: str = "voc") -> list[Curve]:
     """The curves of one of the paper's figures. x is lambda in figures over lambda, else step or epoch."""
     found: dict[tuple[str, str, bool], tuple[list[float], list[float]]] = {}
-    with path.open(newline="") as file:
+    with path.open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
             if (row["dataset"], row["figure"]) != (dataset, figure):
                 continue

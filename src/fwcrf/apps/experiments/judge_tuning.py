@@ -102,7 +102,7 @@ def measure(job: Job, path: Path, names: Sequence[str], points: Sequence[Point],
             missing = [point for point in alike if (name, tuple(point.values())) not in known]
             tasks += [(name, missing)] if missing else []
             known |= {(name, tuple(point.values())) for point in missing}
-    with Pool(job, workers) as pool, open(path, "a") as file:
+    with Pool(job, workers) as pool, open(path, "a", encoding="utf-8") as file:
         for index, answer in pool.run(tasks):
             name, measured = tasks[index]
             if isinstance(answer, Failure):
@@ -114,7 +114,7 @@ def measure(job: Job, path: Path, names: Sequence[str], points: Sequence[Point],
 
 
 def _lines(path: Path) -> Iterator[tuple[str, tuple[float, ...], Areas]]:
-    for line in path.read_text().splitlines() if path.exists() else ():
+    for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:
             name, values, areas = json.loads(line)
         except ValueError:  # empty, or cut by an interruption

@@ -98,7 +98,7 @@ class Learning:
             # Reports say how far training moved the parameters.
             warnings.filterwarnings("ignore", "training left the CRF at its start")
             done = train(config, folder, self._tell, network=self.network)
-        with (folder / "validation.csv").open() as file:
+        with (folder / "validation.csv").open(encoding="utf-8") as file:
             head, *lines = (line.strip().split(",") for line in file)
         curve = [100 * float(line[head.index("mean_iou")]) for line in lines]
         model = done.model.eval()

@@ -24,7 +24,7 @@ class Table:
         kept = [row for row in _rows(path, self.columns) if int(row[0]) <= step]
         with writing(path) as file:
             file.write(_text([self.columns, *kept]).encode())
-        self.file: IO[str] = open(path, "a", newline="")  # noqa: SIM115
+        self.file: IO[str] = open(path, "a", newline="", encoding="utf-8")  # noqa: SIM115
 
     def add(self, step: int, values: Mapping[str, Any]) -> None:
         row = [step, *("" if values.get(name) is None else values[name] for name in self.columns[1:])]
@@ -72,7 +72,7 @@ def _rows(path: Path, columns: list[str]) -> list[list[str]]:
     """The complete rows of a file, without a last row cut off by a crash."""
     if not path.exists():
         return []
-    lines = path.read_text().splitlines(keepends=True)
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     rows = list(csv.reader(line for line in lines if line.endswith("\n")))
     return [row for row in rows[1:] if len(row) == len(columns)]
 
