@@ -1,5 +1,6 @@
 """GeoTIFFs made by rasterio: results lie where the image lies, and equal those of ``fwcrf.refine``."""
 
+import re
 import subprocess
 import sys
 
@@ -322,7 +323,7 @@ def test_commands_take_and_write_them(tmp_path, fields, fwcrf_command, command):
         more = "-o", out, "--probabilities", tmp_path / "q.tif"
         status, _, err = fwcrf_command("refine", where[0], "--scores", where[1], *more, *model)
     else:
-        more = "-o", out.parent, "--ending", ".tif", "--workers", 1
+        more = "-o", out.parent, "--ending", ".tif", "--workers", 1, "--probabilities"
         status, _, err = fwcrf_command("batch", where[0].parent, "--scores", where[1].parent, *more, *model)
     assert status == 0, err
     parts = []
@@ -333,8 +334,10 @@ def test_commands_take_and_write_them(tmp_path, fields, fwcrf_command, command):
     )  # fmt: skip
     assert len(parts) > 1
     assert out.read_bytes() == (tmp_path / "e.tif").read_bytes()
-    if command == "refine":
-        assert (tmp_path / "q.tif").read_bytes() == (tmp_path / "f.tif").read_bytes()
+    q = tmp_path / "q.tif" if command == "refine" else out.parent / "a-probabilities.tif"
+    assert q.read_bytes() == (tmp_path / "f.tif").read_bytes()
+    if command == "batch":
+        assert re.search(r"1 refined, .*; [\d.]+ % of the pixels changed", err)
 
 
 @pytest.mark.filterwarnings("always:.*has coordinates or nodata")
