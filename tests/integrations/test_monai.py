@@ -145,6 +145,62 @@ def test_a_pipeline_of_files_is_inverted_and_saved(tmp_path):
     assert (found[0].numpy() == (image[0].numpy() > 80)).mean() > 0.8
 
 
+def coarser(shift):
+    """The affine of samples two voxels apart, the first one ``shift`` voxels after the first voxel."""
+    change = torch.diag(torch.tensor([2.0, 2, 2, 1], dtype=torch.float64))
+    change[:3, 3] = shift
+    return AFFINE @ change
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.5])
+@pytest.mark.parametrize("resize", ["scores", "image"])
+def test_results_of_another_resolution_lie_on_their_grid(resize, shift):
+    image, logits = volume((12, 10, 8))
+    coarse = logits[:, ::2, ::2, ::2].contiguous()
+    transform = DenseCRF(from_logits=True, argmax=True, kernels=KERNELS, resize=resize)
+    pred, picture = MetaTensor(coarse, affine=coarser(shift)), MetaTensor(image, affine=AFFINE)
+    found = transform(pred, picture)
+    spacing = SPACING if resize == "scores" else tuple(2 * one for one in SPACING)
+    expected = fwcrf.refine(
+        image, coarse, from_logits=True, spacing=spacing, kernels=KERNELS, resize=resize,
+        align=((2.0,) * 3, (shift,) * 3), spatial_dims=3,
+    )  # fmt: skip
+    assert torch.equal(found[0].as_tensor(), expected.float())
+    assert torch.equal(found.affine, AFFINE if resize == "scores" else coarser(shift))
+    both = [{"pred": pred, "image": picture}] * 2
+    batch = list_data_collate(both)
+    assert torch.equal(transform(batch["pred"], batch["image"])[1].as_tensor(), found.as_tensor())
+
+
+def test_resizing_needs_the_place_of_the_result():
+    image, logits = volume((12, 10, 8))
+    coarse = logits[:, ::2, ::2, ::2]
+    placed = MetaTensor(coarse, affine=coarser(0.5)), MetaTensor(image, affine=AFFINE)
+    transforms = {
+        resize: DenseCRF(from_logits=True, kernels=KERNELS, resize=resize) for resize in ("scores", "image")
+    }
+    with pytest.raises(ValueError, match=r"the result lies on the grid of the image, which is no MetaTensor"):
+        transforms["scores"](placed[0], image)
+    with pytest.raises(ValueError, match=r"lies on the grid of the scores, which is no MetaTensor"):
+        transforms["image"](coarse, placed[1])
+    elsewhere = MetaTensor(coarse, affine=coarser(4.0))
+    with pytest.raises(ValueError, match=r"the scores lies elsewhere than the image.*ResampleToMatch"):
+        transforms["scores"](elsewhere, placed[1])
+    flat = DenseCRF(from_logits=True, kernels=KERNELS, resize="scores")(
+        *(MetaTensor(one.as_tensor()[..., 0], affine=one.affine) for one in placed)
+    )
+    assert flat.shape == (3, 12, 10) and torch.equal(flat.affine, AFFINE)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_outputs_in_half_precision_are_refined_in_single_precision(dtype):
+    image, logits = volume()
+    half = logits.to(dtype)
+    found = DenseCRF(from_logits=True, units="voxels", kernels=KERNELS)(half, image)
+    expected = DenseCRF(from_logits=True, units="voxels", kernels=KERNELS)(half.float(), image)
+    assert found.dtype == torch.float32 and torch.equal(found, expected)
+
+
 def test_other_grids_and_words_are_refused():
     image, logits = volume()
     other = AFFINE.clone()

@@ -212,6 +212,21 @@ def test_coarse_scores_are_placed_by_both_affines(tmp_path, fwcrf_command):
     np.testing.assert_array_equal(read_labels(tmp_path / "out.nii"), expected)
 
 
+@pytest.mark.parametrize("change", [-1, 1])
+def test_scores_of_the_same_resolution_with_a_slice_less_or_more_stay_in_place(
+    tmp_path, fwcrf_command, change
+):
+    p = np.random.default_rng(0).dirichlet(np.ones(3), (4, 5, 6 + change))
+    nibabel.save(oblique(VALUES), tmp_path / "t1.nii")
+    nibabel.save(oblique(p), tmp_path / "p.nii")
+    given = "refine", tmp_path / "t1.nii", "--scores", tmp_path / "p.nii", "-o", tmp_path / "out.nii"
+    assert fwcrf_command(*given, "--bilateral", 5, 200, 2, "--resize", "scores")[0] == 0
+    expected = fwcrf.refine(
+        VALUES, p, spacing=(0.9, 0.9, 5.0), resize="scores", align=(1, 0), kernels=[Bilateral(5, 200, 2)]
+    )
+    np.testing.assert_array_equal(read_labels(tmp_path / "out.nii"), expected)
+
+
 def test_scores_without_a_place_are_taken_with_a_warning(tmp_path):
     nibabel.save(oblique(VALUES), tmp_path / "t1.nii")
     nibabel.save(nibabel.Nifti1Image(VALUES % 3, np.eye(4)), tmp_path / "labels.nii")
