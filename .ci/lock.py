@@ -41,7 +41,8 @@ INTEGRATIONS = (
     "napari-plugin-engine", "napari-resources", "napari-svg", "nest-asyncio2", "npe2", "onnx", "onnx-ir",
     "onnxruntime", "onnxscript", "parso", "partd",
     "pexpect", "pint", "pooch", "prompt-toolkit", "psutil", "psygnal", "ptyprocess", "pure-eval",
-    "pyconify", "pydantic-extra-types", "pydantic-settings", "pyopengl", "pyqt6", "pyqt6-qt6", "pyqt6-sip",
+    "pyconify", "pydantic-extra-types", "pydantic-settings", "pydicom", "pyopengl", "pyqt6", "pyqt6-qt6",
+    "pyqt6-sip",
     "python-dotenv", "pyzmq", "qtconsole", "qtpy", "stack-data", "superqt", "tomli-w", "toolz", "tornado",
     "traitlets", "vispy", "wcwidth", "wrapt", "zipp",
 )  # fmt: skip

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from importlib import metadata
 from itertools import chain
 from pathlib import Path
 
@@ -93,3 +94,45 @@ def test_everything_that_the_makefile_installs_alone_has_a_lock():
     for names in re.findall(r"^(?:TESTED|TIMED)_PEERS := (.*)", makefile, re.M):
         for name in names.split():
             assert (ROOT / "locks" / f"{name}.txt") in LOCKS
+
+
+# --- CUDA ----------------------------------------------------------------------------------------
+
+OF_CUDA = re.compile(r"nvidia|cuda|cupy|cudnn|.*-cu\d\d")
+
+
+def test_no_pin_is_a_part_of_cuda():
+    assert not [name for name in pins() if OF_CUDA.match(name)]
+
+
+def needs(requirement, seen):
+    """The installed packages that a requirement brings, torch and its own left out."""
+    name = canonicalize_name(requirement.name)
+    if name in WITHOUT_HASHES:
+        # A second torch is not asked for: the pinned one will do.
+        assert requirement.specifier.contains(pins()["torch"].removeprefix("==")), requirement
+        return seen
+    chosen = {(name, extra) for extra in (*requirement.extras, "")} - seen
+    try:
+        listed = [Requirement(one) for one in metadata.requires(name) or [] if chosen]
+    except metadata.PackageNotFoundError:
+        return seen | chosen
+    seen = seen | chosen
+    for extra in sorted(extra for _, extra in chosen):
+        for one in listed:
+            if one.marker is None or one.marker.evaluate({"extra": extra}):
+                seen = needs(one, seen)
+    return seen
+
+
+def test_no_extra_but_gpu_brings_cuda_or_another_torch():
+    """By what packages ask for themselves, as pip does without the locks."""
+    optional = PROJECT["project"]["optional-dependencies"]
+    listed = [Requirement(one) for extra in optional if extra != "gpu" for one in optional[extra]]
+    seen = set()
+    for one in listed:
+        if one.name != "fwcrf":
+            seen = needs(one, seen)
+    names = {name for name, _ in seen}
+    assert {"monai", "transformers", "rasterio", "scikit-learn"} <= names and len(names) > 60
+    assert not [name for name in names if OF_CUDA.match(name) or name == "triton"]

@@ -1,5 +1,12 @@
 """Layers outside of fwcrf: exported programs of torch's own operators, ONNX, and AOTInductor."""
 
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
 import pytest
 import torch
 from crfs import image, logits
@@ -90,3 +97,28 @@ def test_aotinductor_runs_lattices_from_python(tmp_path, onnxruntime):
     photo, z = inputs(1)
     with torch.no_grad():
         torch.testing.assert_close(run(photo, z).exp(), crf(photo, z).exp(), rtol=1e-4, atol=1e-4)
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "export.md"
+
+
+@pytest.mark.timeout(900)  # two compilations
+@pytest.mark.skipif(shutil.which("g++") is None, reason="g++ is not installed")
+def test_the_program_in_cpp_of_the_page_finds_the_same_labels(tmp_path, onnxruntime):
+    """A plain layer, without Python: compiled and called as the page says."""
+    (source,) = re.findall(r"```cpp\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    assert "3 * 8 * 10" in source
+    (tmp_path / "crf.cpp").write_text(source)
+    (commands,) = re.findall(r"```bash\nT=.*?\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    build, call = (shlex.split(one) for one in commands.replace("$T", torch.__path__[0]).splitlines())
+    subprocess.run(build, cwd=tmp_path, check=True, timeout=400)
+    crf, _ = layer(num_steps=2)
+    photo, z = image(1, grid=(8, 10), **SINGLE), logits(1, grid=(8, 10), **SINGLE)
+    package = str(tmp_path / "crf.so.pt2")
+    torch._inductor.aoti_compile_and_package(plain(exported(crf, (photo, z))), package_path=package)
+    for name, values in (("image", photo), ("logits", z)):
+        values.numpy().tofile(tmp_path / f"{name}.raw")
+    subprocess.run(call, cwd=tmp_path, check=True, timeout=100, env={})
+    found = torch.from_numpy(np.fromfile(tmp_path / "found.raw", np.float32)).view(z.shape)
+    with torch.no_grad():
+        torch.testing.assert_close(found.exp(), crf(photo, z).exp(), rtol=1e-4, atol=1e-4)

@@ -1,5 +1,6 @@
 """GeoTIFFs made by rasterio: results lie where the image lies, and equal those of ``fwcrf.refine``."""
 
+import re
 import subprocess
 import sys
 
@@ -56,6 +57,8 @@ def test_labels_and_probabilities_are_those_of_refine_at_the_place_of_the_image(
     tags = {"TIFFTAG_DATETIME": "2026:05:01 10:00:00", "SATELLITE": "S2B", "AREA_OR_POINT": "Area"}
     write(tmp_path / "image.tif", image, tags=tags)
     write(tmp_path / "p.tif", p)
+    with rasterio.open(tmp_path / "image.tif", "r+") as file:
+        file.update_tags(ns="ACQUISITION", ORBIT="79")
     refine_geotiff(
         tmp_path / "image.tif", tmp_path / "p.tif", tmp_path / "out.tif", probabilities=tmp_path / "q.tif",
         kernels=KERNELS,
@@ -67,6 +70,8 @@ def test_labels_and_probabilities_are_those_of_refine_at_the_place_of_the_image(
     assert profile["crs"].to_epsg() == 32633 and profile["transform"] == UTM
     assert (profile["dtype"], profile["nodata"], profile["compress"]) == ("uint8", 255, "deflate")
     assert tags.items() <= kept.items()
+    with rasterio.open(tmp_path / "out.tif") as file:
+        assert file.tags(ns="ACQUISITION") == {"ORBIT": "79"}
     found, profile, _ = read(tmp_path / "q.tif")
     np.testing.assert_allclose(np.moveaxis(found, 0, -1), q, atol=1e-6)
     assert profile["dtype"] == "float32" and np.isnan(profile["nodata"])
@@ -258,6 +263,23 @@ def test_an_interrupted_run_leaves_the_old_file(tmp_path, fields):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["image.tif", "out.tif", "p.tif"]
 
 
+@pytest.mark.parametrize("rows", [-1, 1])
+@pytest.mark.parametrize("resize", ["scores", "image"])
+def test_scores_may_have_a_row_less_or_more(tmp_path, fields, rows, resize):
+    """Of the same resolution: no sample moves."""
+    image, p, _ = fields
+    scores = p[:rows] if rows < 0 else np.concatenate([p, p[-rows:]])
+    write(tmp_path / "image.tif", image)
+    write(tmp_path / "p.tif", scores)
+    where = [tmp_path / name for name in ("image.tif", "p.tif", "out.tif")]
+    with pytest.raises(FileError, match=rf"has {90 + rows} x 110 samples.* which has 90 x 110; expected"):
+        refine_geotiff(*where, kernels=KERNELS)
+    refine_geotiff(*where, resize=resize, kernels=KERNELS)
+    (found,), *_ = read(where[2])
+    expected = fwcrf.refine(image, scores, resize=resize, align=(1.0, 0.0), kernels=KERNELS)
+    np.testing.assert_array_equal(found, expected)
+
+
 @pytest.mark.parametrize(("end", "taken"), [(2, True), (3, False)])
 def test_coarse_scores_may_end_half_a_sample_before_the_image(tmp_path, fields, end, taken):
     image, p, _ = fields
@@ -322,7 +344,7 @@ def test_commands_take_and_write_them(tmp_path, fields, fwcrf_command, command):
         more = "-o", out, "--probabilities", tmp_path / "q.tif"
         status, _, err = fwcrf_command("refine", where[0], "--scores", where[1], *more, *model)
     else:
-        more = "-o", out.parent, "--ending", ".tif", "--workers", 1
+        more = "-o", out.parent, "--ending", ".tif", "--workers", 1, "--probabilities"
         status, _, err = fwcrf_command("batch", where[0].parent, "--scores", where[1].parent, *more, *model)
     assert status == 0, err
     parts = []
@@ -333,8 +355,10 @@ def test_commands_take_and_write_them(tmp_path, fields, fwcrf_command, command):
     )  # fmt: skip
     assert len(parts) > 1
     assert out.read_bytes() == (tmp_path / "e.tif").read_bytes()
-    if command == "refine":
-        assert (tmp_path / "q.tif").read_bytes() == (tmp_path / "f.tif").read_bytes()
+    q = tmp_path / "q.tif" if command == "refine" else out.parent / "a-probabilities.tif"
+    assert q.read_bytes() == (tmp_path / "f.tif").read_bytes()
+    if command == "batch":
+        assert re.search(r"1 refined, .*; [\d.]+ % of the pixels changed", err)
 
 
 @pytest.mark.filterwarnings("always:.*has coordinates or nodata")

@@ -145,6 +145,120 @@ def test_a_pipeline_of_files_is_inverted_and_saved(tmp_path):
     assert (found[0].numpy() == (image[0].numpy() > 80)).mean() > 0.8
 
 
+def write_series(folder, values):
+    """Slices of a scanner: turned by 20 degrees, 3 mm apart, 0.7 mm between rows, 0.8 mm between columns.
+
+    Returns the affine that nibabel's conventions give them: towards right, anterior, superior.
+    """
+    from pydicom.dataset import Dataset, FileMetaDataset
+    from pydicom.uid import CTImageStorage, ExplicitVRLittleEndian, generate_uid
+
+    cosine, sine = np.cos(0.35), np.sin(0.35)
+    along_row, along_column, across = [1.0, 0, 0], [0, cosine, sine], [0, -sine, cosine]
+    first, series = np.array([-90.0, -120, 35]), generate_uid()
+    for k, one in enumerate(values):
+        slice_ = Dataset()
+        slice_.file_meta = FileMetaDataset()
+        slice_.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
+        slice_.file_meta.MediaStorageSOPClassUID = slice_.SOPClassUID = CTImageStorage
+        slice_.file_meta.MediaStorageSOPInstanceUID = slice_.SOPInstanceUID = generate_uid()
+        slice_.SeriesInstanceUID, slice_.Modality, slice_.InstanceNumber = series, "CT", k + 1
+        slice_.ImagePositionPatient = [f"{x:.8f}" for x in first + 3.0 * k * np.array(across)]
+        slice_.ImageOrientationPatient = [f"{x:.8f}" for x in (*along_row, *along_column)]
+        slice_.PixelSpacing, slice_.SliceThickness = [0.7, 0.8], 3.0
+        slice_.Rows, slice_.Columns = one.shape
+        slice_.SamplesPerPixel, slice_.PhotometricInterpretation = 1, "MONOCHROME2"
+        slice_.BitsAllocated, slice_.BitsStored, slice_.HighBit, slice_.PixelRepresentation = 16, 16, 15, 1
+        slice_.RescaleSlope, slice_.RescaleIntercept = 1, -1024
+        slice_.PixelData = one.astype("<i2").tobytes()
+        slice_.save_as(folder / f"{k}.dcm", enforce_file_format=True)
+    steps = np.array([np.array(along_row) * 0.8, np.array(along_column) * 0.7, np.array(across) * 3.0]).T
+    affine = np.eye(4)
+    affine[:3, :3], affine[:3, 3] = np.diag([-1, -1, 1]) @ steps, np.diag([-1, -1, 1]) @ first
+    return affine
+
+
+@pytest.mark.filterwarnings("ignore:NvImgCodec")  # MONAI would rather decode on a GPU
+def test_a_series_of_a_scanner_keeps_its_place(tmp_path):
+    """DICOM, by MONAI's reader, refined in millimetres, and saved as NIfTI."""
+    pytest.importorskip("pydicom", reason="pydicom is not installed: make integrations")
+    nibabel = pytest.importorskip("nibabel")
+    image, logits = volume((9, 10, 7))
+    values = (image[0].numpy() + 1024).round()  # columns, rows, slices
+    (tmp_path / "series").mkdir()
+    affine = write_series(tmp_path / "series", values.transpose(2, 1, 0))
+    load = Compose([LoadImaged("image", reader="PydicomReader"), EnsureChannelFirstd("image")])
+    data = load({"image": str(tmp_path / "series")})
+    np.testing.assert_allclose(data["image"].affine, affine, atol=1e-5)
+    np.testing.assert_allclose(data["image"][0], values - 1024)
+    data["pred"] = logits  # of a network, without metadata
+    save = SaveImaged("pred", output_dir=tmp_path, output_postfix="", separate_folder=False, print_log=False)
+    found = Compose([DenseCRFd("pred", from_logits=True, argmax=True, kernels=KERNELS), save])(data)["pred"]
+    expected = fwcrf.refine(
+        data["image"].as_tensor(), logits, from_logits=True, spacing=(0.8, 0.7, 3.0), kernels=KERNELS
+    )
+    assert (found[0] == expected).float().mean() > 0.99
+    (saved,) = map(nibabel.load, tmp_path.glob("*.nii.gz"))
+    np.testing.assert_allclose(saved.affine, affine, atol=1e-4)
+    np.testing.assert_array_equal(saved.get_fdata(), found[0])
+
+
+def coarser(shift):
+    """The affine of samples two voxels apart, the first one ``shift`` voxels after the first voxel."""
+    change = torch.diag(torch.tensor([2.0, 2, 2, 1], dtype=torch.float64))
+    change[:3, 3] = shift
+    return AFFINE @ change
+
+
+@pytest.mark.parametrize("shift", [0.0, 0.5])
+@pytest.mark.parametrize("resize", ["scores", "image"])
+def test_results_of_another_resolution_lie_on_their_grid(resize, shift):
+    image, logits = volume((12, 10, 8))
+    coarse = logits[:, ::2, ::2, ::2].contiguous()
+    transform = DenseCRF(from_logits=True, argmax=True, kernels=KERNELS, resize=resize)
+    pred, picture = MetaTensor(coarse, affine=coarser(shift)), MetaTensor(image, affine=AFFINE)
+    found = transform(pred, picture)
+    spacing = SPACING if resize == "scores" else tuple(2 * one for one in SPACING)
+    expected = fwcrf.refine(
+        image, coarse, from_logits=True, spacing=spacing, kernels=KERNELS, resize=resize,
+        align=((2.0,) * 3, (shift,) * 3), spatial_dims=3,
+    )  # fmt: skip
+    assert torch.equal(found[0].as_tensor(), expected.float())
+    assert torch.equal(found.affine, AFFINE if resize == "scores" else coarser(shift))
+    both = [{"pred": pred, "image": picture}] * 2
+    batch = list_data_collate(both)
+    assert torch.equal(transform(batch["pred"], batch["image"])[1].as_tensor(), found.as_tensor())
+
+
+def test_resizing_needs_the_place_of_the_result():
+    image, logits = volume((12, 10, 8))
+    coarse = logits[:, ::2, ::2, ::2]
+    placed = MetaTensor(coarse, affine=coarser(0.5)), MetaTensor(image, affine=AFFINE)
+    transforms = {
+        resize: DenseCRF(from_logits=True, kernels=KERNELS, resize=resize) for resize in ("scores", "image")
+    }
+    with pytest.raises(ValueError, match=r"the result lies on the grid of the image, which is no MetaTensor"):
+        transforms["scores"](placed[0], image)
+    with pytest.raises(ValueError, match=r"lies on the grid of the scores, which is no MetaTensor"):
+        transforms["image"](coarse, placed[1])
+    elsewhere = MetaTensor(coarse, affine=coarser(4.0))
+    with pytest.raises(ValueError, match=r"the scores lies elsewhere than the image.*ResampleToMatch"):
+        transforms["scores"](elsewhere, placed[1])
+    flat = DenseCRF(from_logits=True, kernels=KERNELS, resize="scores")(
+        *(MetaTensor(one.as_tensor()[..., 0], affine=one.affine) for one in placed)
+    )
+    assert flat.shape == (3, 12, 10) and torch.equal(flat.affine, AFFINE)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_outputs_in_half_precision_are_refined_in_single_precision(dtype):
+    image, logits = volume()
+    half = logits.to(dtype)
+    found = DenseCRF(from_logits=True, units="voxels", kernels=KERNELS)(half, image)
+    expected = DenseCRF(from_logits=True, units="voxels", kernels=KERNELS)(half.float(), image)
+    assert found.dtype == torch.float32 and torch.equal(found, expected)
+
+
 def test_other_grids_and_words_are_refused():
     image, logits = volume()
     other = AFFINE.clone()

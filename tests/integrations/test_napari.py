@@ -89,6 +89,21 @@ def test_labels_that_do_not_occur_take_no_memory(far):
     assert alone.shape == (H, W) and not alone.any()
 
 
+def test_scribbles_with_the_axis_of_the_labels_are_taken_together():
+    """As of a layer that napari makes while the layer of the probabilities is the active one."""
+    image, p, _ = scene()
+    flat = np.zeros((H, W), int)
+    flat[5:9, 30:34], flat[20:24, 5:9] = 255, 1
+    deep = np.zeros((2, H, W), int)
+    deep[0, 5:9, 30:34], deep[1, 20:24, 5:9] = 255, 1
+    found = [
+        Frames(image, p, "probabilities", 2, limits=(0, 5000), scribbles=one).refined(lambda *_: None)
+        for one in (flat, deep)
+    ]
+    np.testing.assert_array_equal(*found)
+    assert (found[1][5:9, 30:34] == 0).all() and (found[1][20:24, 5:9] == 1).all()
+
+
 def test_shapes_that_do_not_fit_are_refused():
     image, p, _ = scene()
     for frames in (
@@ -195,6 +210,30 @@ def test_probabilities_are_refined_at_the_place_of_the_image(qt, viewer, widget)
     assert "the colour bandwidth is 6" in notification_manager.records[-1].message
 
 
+def test_layers_that_lie_elsewhere_are_refused(qt, viewer, widget):
+    from napari.utils.notifications import notification_manager
+
+    image, p, _ = scene()
+    place = {"scale": (0.5, 2.0), "translate": (3, 4), "rotate": 10}
+    viewer.add_image(image, name="cells", contrast_limits=(0, 5000), **place)
+    viewer.add_image(p, name="scores", scale=(1, 0.5, 2), translate=(0, 3, 4), rotate=10)
+    viewer.add_labels(np.zeros((H, W), int), name="clicks", **{**place, "translate": (13, 4)})
+    viewer.add_labels(p.argmax(0), name="bare")
+    widget.scores.value = viewer.layers["scores"]
+    before = len(notification_manager.records)
+    found = refined(qt, widget).data
+    np.testing.assert_array_equal(found, expected(image, p))
+    assert len(notification_manager.records) == before
+    widget.scribbles.value = viewer.layers["clicks"]
+    widget.run.native.click()
+    said = notification_manager.records[-1].message
+    assert widget.worker is None and "clicks lies elsewhere than cells: its first pixel is pixel [19." in said
+    widget.scribbles.value, widget.scores.value = None, viewer.layers["bare"]
+    refined(qt, widget)
+    said = [one.message for one in notification_manager.records[before + 1 :]]
+    assert any("bare has no scale and no translation, as cells has" in one for one in said)
+
+
 def test_labels_with_scribbles(qt, viewer, widget):
     image, p, _ = scene()
     labels, scribbles = p.argmax(0), np.zeros((H, W), int)
@@ -275,8 +314,12 @@ while widget.worker is not None:
     time.sleep(0.01)
 print([layer.name for layer in viewer.layers])
 if len(sys.argv) > 1:  # docs/assets/napari.jpg
-    viewer.layers["labels"].visible = False
-    viewer.layers[-1].opacity = 0.45
+    from napari.utils import DirectLabelColormap
+
+    for name, colour in (("labels", "red"), ("probabilities refined", "cyan")):
+        layer = viewer.layers[name]
+        layer.colormap = DirectLabelColormap(color_dict={1: colour, None: "transparent"})
+        layer.contour, layer.opacity = 3, 1.0
     viewer.window.resize(1300, 700)
     for _ in range(40):
         QApplication.processEvents()

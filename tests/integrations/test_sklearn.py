@@ -80,3 +80,14 @@ def test_fit_searches_if_asked_to(data, monkeypatch):
 def test_a_number_that_the_preset_lacks_is_named(data):
     with pytest.raises(ValueError, match=r"balance=0.2, and preset 'paper' has no such number"):
         CRFRefiner("paper", balance=0.2).fit(data[0])
+
+
+def test_what_is_no_list_of_pairs_is_named(data):
+    X, y = data
+    crf = CRFRefiner().fit(X)
+    with pytest.raises(ValueError, match=r"X\[0\] is an array of shape .*; expected a list of pairs"):
+        crf.predict(X[0])
+    with pytest.raises(ValueError, match=r"X\[0\] is str; expected a list of pairs"):
+        crf.predict(["image.png"])
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        crf.score(X, y[:-1])

@@ -129,12 +129,70 @@ def test_a_callable_like_the_pipeline(segformer):
     assert cover.shape == SIZES[1] and (cover == 255).all()
 
 
+def standard(logits):
+    """Logits of a network without training, on the scale of a trained one."""
+    centred = logits - logits.mean((2, 3), keepdim=True)
+    return 4 * centred / centred.std((2, 3), keepdim=True)
+
+
+SMALL = {
+    "hidden_size": 16, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 32,
+    "image_size": 64, "patch_size": 16, "num_labels": 4,
+}  # fmt: skip
+
+
+def beit():
+    config = transformers.BeitConfig(**SMALL, out_indices=[1, 2, 3, 4], use_auxiliary_head=False)
+    return transformers.BeitForSemanticSegmentation(config), transformers.BeitImageProcessor
+
+
+def dpt():
+    config = transformers.DPTConfig(
+        **SMALL, backbone_out_indices=[0, 1, 2, 3], neck_hidden_sizes=[8] * 4, fusion_hidden_size=8,
+        is_hybrid=False, use_auxiliary_head=False,
+    )  # fmt: skip
+    return transformers.DPTForSemanticSegmentation(config), transformers.DPTImageProcessor
+
+
+def upernet():
+    stages = ["stage1", "stage2", "stage3", "stage4"]
+    backbone = transformers.ConvNextConfig(hidden_sizes=[8] * 4, depths=[1] * 4, out_features=stages)
+    config = transformers.UperNetConfig(
+        backbone_config=backbone, num_labels=4, hidden_size=8, use_auxiliary_head=False
+    )
+    return transformers.UperNetForSemanticSegmentation(config), transformers.SegformerImageProcessor
+
+
+@pytest.mark.parametrize("make", [beit, dpt, upernet])
+def test_other_models_with_logits(make):
+    """On images larger than the logits: for smaller ones transformers skips samples."""
+    model, kind = make()
+    large = [image.repeat(2, 0).repeat(2, 1) for image in images()]
+    processor = kind(size={"height": 64, "width": 64}, do_center_crop=False)
+    with torch.no_grad():
+        outputs = model.eval()(**processor(images=large, return_tensors="pt"))
+    outputs.logits = standard(outputs.logits)
+    ours = hf.refine_semantic(outputs, large, processor, num_steps=0)
+    sizes = [image.shape[:2] for image in large]
+    theirs = processor.post_process_semantic_segmentation(outputs, target_sizes=sizes)
+    for labels, same in zip(ours, theirs, strict=True):
+        assert torch.equal(labels, same) and len(labels.unique()) > 1
+
+
+def test_a_model_in_half_precision_gets_its_dtype(segformer):
+    model, processor = segformer
+    half = type(model)(model.config).to(torch.bfloat16).eval()
+    (segments,) = hf.Segmenter(half, processor, kernels=[Spatial(3.0)])(images()[:1])
+    pipe = transformers.pipeline("image-segmentation", model=half, image_processor=processor)
+    assert segments[0].keys() == pipe(Image.fromarray(images()[0]), subtask="semantic")[0].keys()
+
+
 def test_a_processor_that_crops_or_pads_without_a_mask_is_refused(segformer):
     from transformers.modeling_outputs import SemanticSegmenterOutput
 
     outputs = SemanticSegmenterOutput(logits=torch.zeros(2, 3, 8, 8))
     for change, message in (
-        ({"do_center_crop": True}, "crops the centre of images"),
+        ({"do_center_crop": True}, r"crops the centre of images .* set processor\.do_center_crop = False"),
         ({"do_pad": True}, "do_pad=True, and its answer has no pixel_mask"),
     ):
         processor = transformers.SegformerImageProcessor(size={"height": 64, "width": 64})
@@ -372,6 +430,33 @@ def test_masks_of_sam_are_refined_at_the_size_of_the_image():
         assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
     refined = hf.refine_masks(outputs, images(), processor, inputs=sizes, temperature=4)
     assert any((a != b).any() for a, b in zip(refined, ours, strict=True))
+
+
+def test_masks_of_sam_hq_are_refined_at_the_size_of_the_image():
+    config = transformers.SamHQConfig(
+        vision_config={
+            **TINY, "output_channels": 16, "image_size": 64, "patch_size": 8, "window_size": 4,
+            "global_attn_indexes": [0], "num_pos_feats": 8,
+        },
+        prompt_encoder_config={**PROMPTS, "patch_size": 8},
+        mask_decoder_config={**TINY, "iou_head_hidden_dim": 16, "vit_dim": 16},
+    )  # fmt: skip
+    model = transformers.SamHQModel(config).eval()
+    processor = transformers.SamHQProcessor(
+        transformers.SamImageProcessor(
+            size={"longest_edge": 64}, pad_size={"height": 64, "width": 64}, do_pad=True
+        )
+    )
+    boxes = [[[1.0, 2, 30, 40], [5, 5, 20, 30]], [[1.0, 2, 30, 40], [3, 3, 9, 9]]]
+    inputs = processor(images=images(), input_boxes=boxes, return_tensors="pt")
+    sizes = {name: inputs.pop(name) for name in ("original_sizes", "reshaped_input_sizes")}
+    with torch.no_grad():
+        outputs = model(**inputs, multimask_output=False)
+    outputs.pred_masks = spread(outputs.pred_masks)
+    ours = hf.refine_masks(outputs, images(), processor, num_steps=0)
+    theirs = processor.post_process_masks(outputs.pred_masks, **sizes)
+    assert [tuple(one.shape) for one in ours] == [(2, 1, *size) for size in SIZES]
+    assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
 class Sam2Processing:

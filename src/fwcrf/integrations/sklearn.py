@@ -108,6 +108,7 @@ class CRFRefiner(BaseEstimator):
         if self.num_trials:
             if y is None:
                 raise ValueError("num_trials= asks for a search, and y is None; expected true label maps.")
+            needed("sklearn.utils", "sklearn").check_consistent_length(X, y)
             with TemporaryDirectory(prefix="fwcrf-") as folder:
                 items = list(self._written(Path(folder), X, y))
                 reading = Reading(
@@ -123,14 +124,15 @@ class CRFRefiner(BaseEstimator):
 
     def predict(self, X: Sequence[Any]) -> list[np.ndarray]:
         """Label maps, one for each pair of image and scores."""
-        return [self._refined(image, scores) for image, scores in X]
+        return [self._refined(image, scores) for image, scores in _pairs(X)]
 
     def predict_proba(self, X: Sequence[Any]) -> list[np.ndarray]:
         """Probabilities ``(H, W, L)``, one array for each pair of image and scores."""
-        return [self._refined(image, scores, return_probabilities=True)[1] for image, scores in X]
+        return [self._refined(image, scores, return_probabilities=True)[1] for image, scores in _pairs(X)]
 
     def score(self, X: Sequence[Any], y: Sequence[Any]) -> float:
         """The mean IoU of all images together, from 0 to 1; ``void`` pixels do not count."""
+        needed("sklearn.utils", "sklearn").check_consistent_length(X, y)
         found = self.predict(X)
         most = max(np.asarray(scores).shape[-1] for _, scores in X)
         confusion = Confusion(max(2, most), ignore_index=-1)
@@ -152,8 +154,18 @@ class CRFRefiner(BaseEstimator):
 
     def _written(self, folder: Path, X: Sequence[Any], y: Sequence[Any]) -> Any:
         """Items of files, as the search reads them."""
-        for index, ((image, scores), truth) in enumerate(zip(X, y, strict=True)):
+        for index, ((image, scores), truth) in enumerate(zip(_pairs(X), y, strict=True)):
             paths = [folder / f"{name}-{index}.npy" for name in ("image", "scores", "truth")]
             for path, values in zip(paths, (image, scores, truth), strict=True):
                 np.save(path, np.asarray(values))
             yield Item(str(paths[0]), str(paths[1]), f"{index}.png", str(paths[2]))
+
+
+def _pairs(X: Sequence[Any]) -> list[Any]:
+    """The pairs of X. Raises ValueError if an item is none, as of one pair that is not in a list."""
+    for index, pair in enumerate(X):
+        if not isinstance(pair, tuple | list) or len(pair) != 2:
+            shape = getattr(pair, "shape", None)
+            given = type(pair).__name__ if shape is None else f"an array of shape {tuple(shape)}"
+            raise ValueError(f"X[{index}] is {given}; expected a list of pairs, (image, scores) each.")
+    return [*X]

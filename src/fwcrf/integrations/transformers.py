@@ -182,7 +182,8 @@ class Segmenter:
             more = {}
             if self.model.config.model_type == "oneformer":
                 more["task_inputs"] = ["semantic"] * len(part)
-            inputs = self._processed(part, more).to(self.model.device)
+            # A dtype is for floating-point inputs only.
+            inputs = self._processed(part, more).to(self.model.device, dtype=self.model.dtype)
             with torch.no_grad():
                 outputs = self.model(**inputs)
             yield from refine_semantic(outputs, part, self.processor, inputs=inputs, **self.options)
@@ -261,7 +262,8 @@ def _check_crop(processor: Any) -> None:
     if getattr(processor, "do_center_crop", None):
         raise ValueError(
             f"{name} crops the centre of images (do_center_crop=True), so that the scores do not cover the "
-            "images; expected do_center_crop=False when images are processed."
+            "images; expected a processor without: set processor.do_center_crop = False before images are "
+            "processed."
         )
     # ConvNeXT's resizes small images to more than their size, and crops, without that argument.
     if hasattr(processor, "crop_pct") and hasattr(processor, "size") and processor.do_resize:

@@ -140,6 +140,24 @@ def test_results_keep_the_header_of_a_volume_made_from_dicom(tmp_path, fwcrf_com
     assert (other != expected).any()
 
 
+@pytest.mark.parametrize("ending", [".nii", ".nii.gz"])
+def test_probabilities_of_a_batch_keep_the_header_too(tmp_path, fwcrf_command, ending):
+    p = np.random.default_rng(0).dirichlet(np.ones(3), (4, 5, 6)).astype(np.float32)
+    for folder, values in (("images", VALUES), ("scores", p)):
+        (tmp_path / folder).mkdir()
+        nibabel.save(oblique(values), tmp_path / folder / "t1.nii.gz")
+    given = tmp_path / "images", "--scores", tmp_path / "scores", "--bilateral", 5, 200, 2, "-j", 1
+    more = "-o", tmp_path / "out", "--ending", ending, "--probabilities"
+    status, _, err = fwcrf_command("batch", *given, *more)
+    assert status == 0, err
+    names = {path.name for path in (tmp_path / "out").glob("t1*")}
+    assert names == {f"t1{ending}", f"t1-probabilities{ending}"}
+    labels, likely = (nibabel.load(tmp_path / "out" / name) for name in sorted(names, key=len))
+    assert likely.shape == (4, 5, 6, 3) and likely.header.get_xyzt_units() == ("mm", "sec")
+    np.testing.assert_array_equal(likely.affine, nibabel.load(tmp_path / "images/t1.nii.gz").affine)
+    np.testing.assert_array_equal(likely.get_fdata().argmax(-1), labels.get_fdata())
+
+
 @pytest.mark.parametrize(("unit", "factor"), [("mm", 1), ("micron", 1000), ("meter", 0.001), ("unknown", 1)])
 def test_spacing_is_in_millimetres_whatever_the_unit_of_the_file(tmp_path, unit, factor):
     volume = nibabel.Nifti1Image(VALUES, np.diag([0.5 * factor, 2 * factor, 3 * factor, 1]))
@@ -190,6 +208,21 @@ def test_coarse_scores_are_placed_by_both_affines(tmp_path, fwcrf_command):
         resize="scores",
         align=((2, 2, 1), (0.5, 0.5, 0)),
         kernels=[Bilateral(5, 200, 2)],
+    )
+    np.testing.assert_array_equal(read_labels(tmp_path / "out.nii"), expected)
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+def test_scores_of_the_same_resolution_with_a_slice_less_or_more_stay_in_place(
+    tmp_path, fwcrf_command, change
+):
+    p = np.random.default_rng(0).dirichlet(np.ones(3), (4, 5, 6 + change))
+    nibabel.save(oblique(VALUES), tmp_path / "t1.nii")
+    nibabel.save(oblique(p), tmp_path / "p.nii")
+    given = "refine", tmp_path / "t1.nii", "--scores", tmp_path / "p.nii", "-o", tmp_path / "out.nii"
+    assert fwcrf_command(*given, "--bilateral", 5, 200, 2, "--resize", "scores")[0] == 0
+    expected = fwcrf.refine(
+        VALUES, p, spacing=(0.9, 0.9, 5.0), resize="scores", align=(1, 0), kernels=[Bilateral(5, 200, 2)]
     )
     np.testing.assert_array_equal(read_labels(tmp_path / "out.nii"), expected)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING, Any, Literal
@@ -13,7 +13,6 @@ from typing import IO, TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from fwcrf.apps.batch.manifest import Item
-from fwcrf.apps.files.arrays import write_npz
 from fwcrf.apps.files.atomic import staging
 from fwcrf.apps.files.digest import content_identity, sha256
 from fwcrf.apps.files.errors import FileError
@@ -24,6 +23,7 @@ from fwcrf.apps.files.limits import DEFAULT_LIMIT
 from fwcrf.apps.files.palette import overlay as drawn
 from fwcrf.apps.files.pictures import is_geotiff, write_colours
 from fwcrf.apps.files.place import place_in_space
+from fwcrf.apps.files.probabilities import encode_probabilities, ending_beside
 from fwcrf.apps.files.scores import Given, read_scores
 from fwcrf.apps.files.settings import Settings
 from fwcrf.torch_ops.native import warn_caller
@@ -224,8 +224,8 @@ def without_void(labels: np.ndarray, void: int, name: str) -> np.ndarray:
     return known
 
 
-# A function that writes to an open file, or to the path of the file.
-Writer = Callable[[IO[bytes], Path], None]
+# A function that writes to open files, or to the paths of the files.
+Writer = Callable[[Sequence[tuple[IO[bytes], Path]]], None]
 
 
 @dataclass(frozen=True)
@@ -254,7 +254,8 @@ class RefineJob:
     """Function from an item to its output, staged as a temporary file in the output's folder.
 
     It runs on one thread, because the bits of a result depend on the number of threads. ``overlay`` and
-    ``probabilities`` ask for further files: NAME-overlay.png and NAME-probabilities.npz.
+    ``probabilities`` ask for further files: NAME-overlay.png, and NAME-probabilities.npz, or with the ending
+    of labels in NIfTI and TIFF.
     """
 
     folder: str
@@ -272,8 +273,8 @@ class RefineJob:
         files: list[Beside] = []
         try:
             with recorded_warnings() as messages, recorded_changes() as shares:
-                for name, write in self._writers(item):
-                    files.append(self._staged(name, write))
+                for names, write in self._writers(item):
+                    files += self._staged(names, write)
         except BaseException:
             for one in files:
                 Path(one.temporary).unlink(missing_ok=True)
@@ -295,8 +296,9 @@ class RefineJob:
     def beside(self, item: Item) -> list[str]:
         """The further files of an item, paths in the output folder."""
         path = PurePosixPath(item.output)
-        ends = {"-overlay.png": self.overlay, "-probabilities.npz": self.probabilities}
-        return [str(path.with_name(f"{stem(path.name)}{end}")) for end, asked in ends.items() if asked]
+        ends = ["-overlay.png"] * self.overlay
+        ends += [f"-probabilities{ending_beside(path.name)}"] * self.probabilities
+        return [str(path.with_name(f"{stem(path.name)}{end}")) for end in ends]
 
     def key(self, item: Item) -> str:
         """Hash of everything that the output depends on: settings, content of the input files and version."""
@@ -311,45 +313,46 @@ class RefineJob:
         """Further settings that the output depends on, as plain values."""
         return {}
 
-    def _writers(self, item: Item) -> Iterator[tuple[str, Writer]]:
+    def _writers(self, item: Item) -> Iterator[tuple[list[str], Writer]]:
         """The files of an item, the label map first, and functions that write them."""
         if self.keeps_place(item):
-            if self.overlay or self.probabilities:
+            if self.overlay:
                 raise FileError(
                     f"{item.image} has coordinates, and its labels are written window by window; leave out "
-                    "the overlay and the probabilities."
+                    "the overlay."
                 )
             yield (
-                item.output,
-                lambda _, path: refine_place(item.image, item.scores, [path], self.settings, self.reading),
+                [item.output, *self.beside(item)],
+                lambda files: refine_place(
+                    item.image, item.scores, [path for _, path in files], self.settings, self.reading
+                ),
             )
             return
         found = self.refined(item)
         if self.overlay and found.labels.ndim != 2:
             raise FileError(f"{item.image} is a volume, which cannot be drawn; leave out the overlay.")
-        place = found.picture
-        yield (
-            item.output,
-            lambda file, _: encode_labels(
-                file, item.output, found.labels, affine=place.affine, header=place.header
-            ),
-        )
-        likely = found.probabilities
+        values, likely = found.picture.values, found.probabilities
+        space: dict[str, Any] = {"affine": found.picture.affine, "header": found.picture.header}
+        yield [item.output], lambda files: encode_labels(files[0][0], item.output, found.labels, **space)
         for name in self.beside(item):
-            if name.endswith(".npz"):
-                assert likely is not None
-                yield name, lambda file, _: write_npz(file, probabilities=likely)
+            if self.overlay and name.endswith("-overlay.png"):
+                yield [name], lambda files: write_colours(files[0][0], drawn(values, found.labels))
             else:
-                yield name, lambda file, _: write_colours(file, drawn(place.values, found.labels))
+                assert likely is not None
+                yield (
+                    [name],
+                    lambda files, name=name: encode_probabilities(files[0][0], name, likely, **space),
+                )
 
-    def _staged(self, name: str, write: Writer) -> Beside:
-        output = Path(self.folder) / name
+    def _staged(self, names: Sequence[str], write: Writer) -> list[Beside]:
+        outputs = [Path(self.folder) / name for name in names]
         try:
-            with staging(output.parent) as (file, temporary):
-                write(file, temporary)
+            with ExitStack() as stack:
+                files = [stack.enter_context(staging(output.parent)) for output in outputs]
+                write(files)
         except OSError as error:
-            raise FileError(f"{output} cannot be written: {error.strerror or error}.") from error
-        return Beside(name, str(temporary), sha256(temporary))
+            raise FileError(f"{outputs[0]} cannot be written: {error.strerror or error}.") from error
+        return [Beside(name, str(path), sha256(path)) for name, (_, path) in zip(names, files, strict=True)]
 
 
 @contextmanager

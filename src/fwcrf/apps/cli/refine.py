@@ -47,23 +47,21 @@ def refine(
 ) -> None:
     """Refine the labels of IMAGE, given a network's scores."""
     from fwcrf.apps.batch.job import keeps_place, refine_files, refine_place
-    from fwcrf.apps.files.arrays import write_npy, write_npz
     from fwcrf.apps.files.atomic import check_writable, is_special, staged, writing
-    from fwcrf.apps.files.formats import format_by_name, stem
+    from fwcrf.apps.files.formats import stem
     from fwcrf.apps.files.labels import check_labels_name, write_labels
-    from fwcrf.apps.files.nifti import write_nifti
     from fwcrf.apps.files.palette import overlay as draw
-    from fwcrf.apps.files.pictures import write_colours, write_float_tiff
+    from fwcrf.apps.files.pictures import write_colours
+    from fwcrf.apps.files.probabilities import check_probabilities_name, encode_probabilities
 
     try:
         check_labels_name(output)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--output") from error
-    form = None if probabilities is None else format_by_name(probabilities)
-    if probabilities is not None and form in (None, "png", "jpeg") and not is_special(probabilities):
-        raise typer.BadParameter(
-            f"{probabilities} must end in .npy, .npz, .tif, .nii or .nii.gz.", param_hint="--probabilities"
-        )
+    try:
+        form = None if probabilities is None else check_probabilities_name(probabilities)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--probabilities") from error
     if overlay and is_special(output):
         raise typer.BadParameter(
             f"{output} has no name to put it beside; leave it out.", param_hint="--overlay"
@@ -99,13 +97,7 @@ def refine(
             write_colours(file, draw(found.picture.values, found.labels))
     if probabilities is not None and found.probabilities is not None:
         with writing(probabilities) as file:
-            if form == "npz":
-                write_npz(file, probabilities=found.probabilities)
-            elif form == "tiff":
-                write_float_tiff(file, found.probabilities)
-            elif form == "nifti":
-                zipped = probabilities.name.endswith(".gz")
-                write_nifti(file, found.probabilities, place.affine, zipped, place.header)
-            else:
-                write_npy(file, found.probabilities)
+            encode_probabilities(
+                file, str(probabilities), found.probabilities, affine=place.affine, header=place.header
+            )
     say(f"written: {', '.join(map(str, written))}")

@@ -62,7 +62,7 @@ def format_by_name(path: Path | str) -> str | None:
     >>> format_by_name("scan.nii.gz"), format_by_name("a.PNG"), format_by_name("notes.txt")
     ('nifti', 'png', None)
     """
-    return _ENDINGS.get(_ending(path))
+    return _ENDINGS.get(ending(path))
 
 
 def stem(path: Path | str) -> str:
@@ -71,9 +71,10 @@ def stem(path: Path | str) -> str:
     >>> stem("scans/one.nii.gz"), stem("a.b.png")
     ('one', 'a.b')
     """
-    return Path(path).name[: -len(_ending(path)) or None]
+    return Path(path).name[: -len(ending(path)) or None]
 
 
-def _ending(path: Path | str) -> str:
+def ending(path: Path | str) -> str:
+    """Ending of a file name in small letters. ``.nii.gz`` is one ending."""
     name = Path(path).name.lower()
     return ".nii.gz" if name.endswith(".nii.gz") else Path(name).suffix

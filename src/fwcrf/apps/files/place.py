@@ -35,11 +35,13 @@ def place_in_space(
     names: tuple[str, str],
     affines: tuple[np.ndarray | None, np.ndarray | None],
     grids: tuple[Sequence[int], Sequence[int]],
+    *,
+    remedy: str = "nibabel.processing.resample_from_to",
 ) -> Align | None:
     """The place of scores on a volume; None if both have the same grid, or one of them has no affine.
 
-    Raises FileError if they lie elsewhere. The identity, which programs write where they know no affine, is
-    taken for the other file's.
+    Raises FileError if they lie elsewhere, with ``remedy``, a function that brings one onto the other. The
+    identity, which programs write where they know no affine, is taken for the other file's.
     """
     image, scores = affines
     if image is None or scores is None:
@@ -59,18 +61,17 @@ def place_in_space(
     if scales.min() <= 0 or beside > 10 * TOLERANCE:
         raise FileError(
             f"{names[1]} is turned or flipped against {names[0]}: the axes are {_axes(scores)} and "
-            f"{_axes(image)}; expected the same grid. nibabel.processing.resample_from_to brings "
-            "the scores onto it."
+            f"{_axes(image)}; expected the same grid. {remedy} brings the scores onto it."
         )
     if None in each:
         raise FileError(
             f"{names[1]} lies elsewhere than {names[0]}: its first voxel is voxel "
             f"{_rounded(relative[:3, 3])} of the image, and a voxel of it measures "
-            f"{_rounded(scales)}; expected the same place. nibabel.processing.resample_from_to brings "
-            "the scores onto the image."
+            f"{_rounded(scales)}; expected the same place. {remedy} brings the scores onto the image."
         )
     strides, offsets = zip(*(one for one in each if one is not None), strict=True)
-    return None if set(strides) == {1.0} and set(offsets) == {0.0} else (strides, offsets)
+    same = set(strides) == {1.0} and set(offsets) == {0.0} and tuple(grids[0]) == tuple(grids[1])
+    return None if same else (strides, offsets)
 
 
 def _rounded(numbers: np.ndarray) -> list[float]:

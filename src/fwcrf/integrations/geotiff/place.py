@@ -16,14 +16,10 @@ class Place(NamedTuple):
 
     stride: tuple[float, float]
     offset: tuple[float, float]
-
-    @property
-    def same(self) -> bool:
-        """True if sample i lies at pixel i."""
-        return self.stride == (1.0, 1.0) and self.offset == (0.0, 0.0)
+    same: bool  # sample i lies at pixel i, and there are as many
 
 
-SAME: Place = Place((1.0, 1.0), (0.0, 0.0))
+SAME: Place = Place((1.0, 1.0), (0.0, 0.0), True)
 
 
 def has_place(dataset: Any) -> bool:
@@ -57,7 +53,9 @@ def place_on(image: Any, scores: Any) -> Place:
             f"{scores.name} covers {_bounds(scores)}, and {image.name} {_bounds(image)}; expected the same "
             "area, up to half a pixel of each: gdalwarp -te or rio clip --like cuts one of them."
         )
-    return Place(*zip(*(one for one in each if one is not None), strict=True))
+    stride, offset = zip(*(one for one in each if one is not None), strict=True)
+    equal = stride == (1.0, 1.0) and offset == (0.0, 0.0) and image.shape == scores.shape
+    return Place(stride, offset, equal)
 
 
 def pixel_size(dataset: Any) -> tuple[float, float]:

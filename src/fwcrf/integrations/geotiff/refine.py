@@ -182,10 +182,15 @@ def _placed(
         return place, {name: value for name, value in options.items() if name not in ("resize", "align")}
     if resize is None:
         raise FileError(
-            f"sample i of {scores.dataset.name} lies at pixel {place.offset} + {place.stride} * i of "
-            f"{picture.name}; expected the same grid, or resize='scores' or 'image' (--resize)."
+            f"{scores.dataset.name} has {_size(scores.dataset)} samples, of which sample i lies at pixel "
+            f"{place.offset} + {place.stride} * i of {picture.name}, which has {_size(picture)}; expected "
+            "the same grid, or resize='scores' or 'image' (--resize)."
         )
-    return place, {**options, "align": place}
+    return place, {**options, "align": (place.stride, place.offset)}
+
+
+def _size(dataset: Any) -> str:
+    return f"{dataset.height} x {dataset.width}"
 
 
 def _layers(files: Sequence[Path], scores: Any, labels: bool, num_labels: int | None) -> list[Layer]:

@@ -18,6 +18,8 @@ from fwcrf.optional import needed
 
 # The side of a block of a file, and of the parts in which files are copied.
 _BLOCK, _PART = 256, 512
+# Namespaces of tags that follow from a file, or that are written otherwise.
+_OF_THE_FILE = ("COLOR_PROFILE", "DERIVED_SUBDATASETS", "IMAGE_STRUCTURE", "RPC", "SUBDATASETS")
 
 
 class Layer(NamedTuple):
@@ -70,7 +72,9 @@ def _copy(layer: Layer, array: Written, grid: Any, missing: Missing) -> None:
     predictor = 3 if layer.dtype.kind == "f" else 2
     profile = {**layer.profile(grid), "compress": "deflate", "predictor": predictor, "nodata": layer.nodata}
     with closing(open_raster(layer.path, "w", **profile, **_place(grid))) as file:
-        file.update_tags(**grid.tags())
+        for space in (None, *grid.tag_namespaces()):
+            if space not in _OF_THE_FILE and not str(space).startswith("xml:"):
+                file.update_tags(ns=space, **grid.tags(ns=space))
         if grid.rpcs is not None:
             file.rpcs = grid.rpcs
         if layer.names is not None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from fwcrf.integrations.monai.place import Place, Units, metadata_of, places
 from fwcrf.optional import needed
 from fwcrf.refinement import check_names, refine
 
@@ -18,10 +19,6 @@ from monai.transforms.transform import MapTransform, Transform  # noqa: E402
 from monai.utils.enums import TransformBackends  # noqa: E402
 from monai.utils.type_conversion import convert_to_dst_type, convert_to_tensor  # noqa: E402
 
-# Two affines are one if no entry differs by more than this share of a voxel.
-_TOLERANCE = 0.01
-
-Units = Literal["mm", "voxels"]
 # Arguments of ``refine`` that follow from the tensors, or belong to a call.
 _OWN = (
     "from_labels", "channel_axis", "spatial_dims", "spacing", "return_probabilities", "out",
@@ -34,7 +31,9 @@ class DenseCRF(Transform):
 
     ``DenseCRF()(pred, image)`` takes ``(labels, *grid)`` and ``(channels, *grid)``, tensors or arrays, or a
     ``MetaTensor`` that is a batch of them. The result has the type, device and metadata of ``pred``, or the
-    metadata of ``image`` if ``pred`` has none, so that it can be inverted and saved.
+    metadata of ``image`` if ``pred`` has none, so that it can be inverted and saved. With ``resize`` and
+    another resolution, the affines of both say how they lie on each other, and the result has the metadata
+    of the one whose grid it has.
 
     Args:
         from_logits: ``pred`` holds logits. One channel is the probability, or the logit, of label 1.
@@ -77,52 +76,31 @@ class DenseCRF(Transform):
         batched = self.batched
         if batched is None:
             batched = any(isinstance(one, MetaTensor) and one.is_batch for one in (pred, image))
-        count = len(p) if batched else None
-        sizes = self._sizes(pred, image, p.dim() - 1 - batched, count)
-        if count is None:
-            found = self._refined(p, i, sizes[0], masks)
-        else:
+        dims, resize = p.dim() - 1 - batched, self.arguments.get("resize")
+        like = metadata_of(pred, image, dims, resize)
+        where = places(pred, image, dims, len(p) if batched else 1, self.units, resize)
+        if batched:
             each = [
-                self._refined(p[k], i[k], sizes[k], {name: one[k] for name, one in masks.items()})
-                for k in range(count)
+                self._refined(p[k], i[k], place, {name: one[k] for name, one in masks.items()})
+                for k, place in enumerate(where)
             ]
             found = torch.stack(each)
-        like = image if isinstance(image, MetaTensor) and not isinstance(pred, MetaTensor) else pred
+        else:
+            found = self._refined(p, i, where[0], masks)
         return convert_to_dst_type(found, like, dtype=found.dtype)[0]
 
-    def _refined(
-        self, pred: Tensor, image: Tensor, size: tuple[float, ...] | None, masks: dict[str, Tensor]
-    ) -> Tensor:
+    def _refined(self, pred: Tensor, image: Tensor, place: Place, masks: dict[str, Tensor]) -> Tensor:
         whole = {"keep": torch.bool, "ignore": torch.bool, "scribbles": torch.int64}
-        single = {name: mask[0].to(whole[name]) for name, mask in masks.items()}
+        options = {**self.arguments, **{name: mask[0].to(whole[name]) for name, mask in masks.items()}}
+        if place.align is not None:
+            options["align"] = place.align
+        half = pred.dtype in (torch.float16, torch.bfloat16)
         labels, likely = refine(
-            image.to(pred.device), pred.float() if pred.dtype == torch.float16 else pred,
-            from_logits=self.from_logits, spatial_dims=pred.dim() - 1, spacing=size,
-            return_probabilities=True, **single, **self.arguments,
+            image.to(pred.device), pred.float() if half else pred,
+            from_logits=self.from_logits, spatial_dims=pred.dim() - 1, spacing=place.spacing,
+            return_probabilities=True, **options,
         )  # fmt: skip
         return labels.unsqueeze(0).to(likely.dtype) if self.argmax else likely
-
-    def _sizes(self, pred: Any, image: Any, dims: int, count: int | None) -> list[tuple[float, ...] | None]:
-        """The size of a voxel for each item, in millimetres; None for bandwidths in voxels."""
-        if self.units == "voxels":
-            return [None] * (count or 1)
-        known = [one for one in (pred, image) if isinstance(one, MetaTensor)]
-        if not known:
-            raise ValueError(
-                "units='mm', and neither the scores nor the image is a MetaTensor, which knows the size of a "
-                "voxel; expected one (LoadImage makes them, unless set_track_meta(False)), or units='voxels'."
-            )
-        affines = [one.affine.double().cpu().expand(count or 1, -1, -1) for one in known]
-        if len(known) == 2 and pred.shape[-dims:] == image.shape[-dims:]:
-            least = torch.linalg.vector_norm(affines[1][:, :-1, :dims], dim=1).amin()
-            if bool((affines[0] - affines[1]).abs().amax() > _TOLERANCE * least):
-                raise ValueError(
-                    f"the affines of the scores and of the image differ: {affines[0].tolist()} and "
-                    f"{affines[1].tolist()}; expected the same grid. ResampleToMatch brings one onto the "
-                    "other."
-                )
-        lengths = torch.linalg.vector_norm(affines[0][:, :-1, :dims], dim=1)
-        return [tuple(one) for one in lengths.tolist()]
 
 
 class DenseCRFd(MapTransform):

@@ -10,6 +10,7 @@ import numpy as np
 
 from fwcrf import presets
 from fwcrf.integrations.napari.frames import Cancelled, Frames, kinds, overall
+from fwcrf.integrations.napari.place import check_place
 from fwcrf.optional import needed
 
 needed("napari", "napari")
@@ -118,9 +119,12 @@ class RefineLabels(Container):
         try:
             frames = self.frames()
             frames.check()
+            notes = [check_place(self.image.value, one, frames.grid) for one in self._laid_on_it()]
         except ValueError as error:
             show_error(str(error))
             return
+        for note in filter(None, notes):
+            show_warning(note)
         image, name = self.image.value, f"{self.scores.value.name} refined"
 
         def work() -> tuple[np.ndarray | None, Exception | None]:
@@ -181,6 +185,10 @@ class RefineLabels(Container):
         if self.scores.value is not None:
             self.kind.choices = kinds(_data(self.scores.value))
         self.confidence.enabled = self.kind.value == "labels"
+
+    def _laid_on_it(self) -> list[Any]:
+        """The layers whose pixels have to lie on the pixels of the image."""
+        return [one for one in (self.scores.value, self.scribbles.value) if one is not None]
 
     def _renew(self) -> None:
         for choice in (self.image, self.scores, self.scribbles):

@@ -26,7 +26,8 @@ class Frames:
 
     ``image`` is ``(*frames, *grid)``, or ``(*frames, *grid, 3)`` if ``rgb``. Scores are labels
     ``(*frames, *grid)``, or probabilities or logits, ``(labels, *frames, *grid)``, or of label 1
-    ``(*frames, *grid)``. ``scribbles`` are labels, 0 where there is none; the number ``zero`` is label 0. An
+    ``(*frames, *grid)``. ``scribbles`` are labels, 0 where there is none; the number ``zero`` is label 0. If
+    they have the axis of the labels too, as a layer that is made for such scores, they are taken together. An
     array without axes before the grid is the same for all frames.
     """
 
@@ -67,6 +68,10 @@ class Frames:
     def _shape_of_scores(self) -> Shape:
         return tuple(self.scores.shape)[int(self.has_labels_axis) :]
 
+    @property
+    def _scribbles_have_labels_axis(self) -> bool:
+        return self.has_labels_axis and tuple(self.scribbles.shape) == tuple(self.scores.shape)
+
     def check(self) -> None:
         """Raise ValueError if the arrays do not fit each other."""
         extent = self._extent(self.image, self.rgb)
@@ -76,13 +81,14 @@ class Frames:
             )
         named = {"scores": self._shape_of_scores}
         if self.scribbles is not None:
-            named["scribbles"] = tuple(self.scribbles.shape)
+            named["scribbles"] = tuple(self.scribbles.shape)[int(self._scribbles_have_labels_axis) :]
         whole = (*self.frames, *self.grid)
+        alike = f", or {self.grid} for all frames alike" if self.frames else ""
         for name, shape in {"image": extent, **named}.items():
             if shape not in (whole, self.grid):
                 raise ValueError(
                     f"the {name} have shape {shape}, and image and scores {whole} together; expected "
-                    f"{whole}, or {self.grid} for all frames alike."
+                    f"{whole}{alike}."
                 )
 
     def refined(self, ticked: Callable[[int, int, int], None]) -> np.ndarray:
@@ -152,7 +158,10 @@ class Frames:
         """Scribbled labels, -1 where there are none."""
         if self.scribbles is None:
             return None
-        marks = self._at(self.scribbles, at).astype(np.int64)
+        if self._scribbles_have_labels_axis:
+            marks = self._at(self.scribbles, at, before=1).astype(np.int64).max(0)
+        else:
+            marks = self._at(self.scribbles, at).astype(np.int64)
         return np.where(marks == self.zero, 0, np.where(marks == 0, -1, marks))
 
 
