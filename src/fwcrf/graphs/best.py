@@ -48,13 +48,16 @@ def solve(
             native, costs, model.num_edges, left / (len(natives) - k), model.constant, seed + k, progress,
             None if masks is None else masks[k], sizes[k],
         )  # fmt: skip
-        if possible is None or possible[k]:
+        stopped = bool(found) and found[-1].ending == "interrupted"  # for the whole batch
+        if stopped:
+            s.finish("interrupted")
+        elif possible is None or possible[k]:
             search(s)
         else:
             s.bound, s.ending = torch.inf, "no labelling avoids all forbidden pairs"
             s.proven = s.exact = True
         left = max(left - s.elapsed, 0.0)
-        if certificate > 0 and not s.proven:
+        if certificate > 0 and not s.proven and s.ending != "interrupted":
             of_edges = E.pairwise.double().tables()  # type: ignore[attr-defined]
             tables = of_edges.expand(*shape[:-1], -1, 2, 2)
             tables = tables.reshape(len(natives), model.num_edges, 2, 2)[k]
