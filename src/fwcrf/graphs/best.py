@@ -74,7 +74,9 @@ def solve(
     # Values of an exact method differ by rounding; or both are +inf: every labelling has a forbidden pair,
     # if the best labelling has one. Its finite cost is more than all savings elsewhere.
     exact = torch.tensor([s.exact for s in found], dtype=torch.bool, device=device).view(batch)
-    bound = torch.where(exact | (closed & (energy == torch.inf)), energy, torch.minimum(bound + model.constant, energy))
+    bound = torch.where(
+        exact | (closed & (energy == torch.inf)), energy, torch.minimum(bound + model.constant, energy)
+    )
     endings = dict.fromkeys(s.ending for s in found)
     return GraphSolution(
         one_hot(labels, num_labels).to(E.unary),
