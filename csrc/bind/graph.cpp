@@ -8,6 +8,7 @@
 #include "graph/expansion.hpp"
 #include "graph/icm.hpp"
 #include "graph/inverse.hpp"
+#include "graph/levels.hpp"
 #include "graph/maxflow.hpp"
 #include "graph/sequential.hpp"
 #include "graph/trws.hpp"
@@ -73,6 +74,16 @@ Adjacency graph_of(const Firsts& first, const Ends& neighbor, const Ends& slot, 
     require(first.data()[0] == 0 && first.data()[n] == static_cast<std::int64_t>(slot.shape(0)), "starts");
     return {static_cast<std::int64_t>(n), static_cast<std::int64_t>(slot.shape(0) / 2), first.data(), neighbor.data(),
             slot.data()};
+}
+
+std::int64_t levels(Firsts first, Ends neighbor, Out<std::int64_t, 1> level) {
+    const std::size_t n = level.shape(0);
+    require_starts(first, n, neighbor.shape(0));
+    for (std::size_t k = 0; k < neighbor.shape(0); ++k)
+        require(neighbor.data()[k] >= 0 && static_cast<std::size_t>(neighbor.data()[k]) < n, "nodes of edges");
+    nb::gil_scoped_release release;
+    const auto edges = static_cast<std::int64_t>(neighbor.shape(0) / 2);
+    return levels_of({static_cast<std::int64_t>(n), edges, first.data(), neighbor.data(), nullptr}, level.data());
 }
 
 // Returns 0 if all images share the array, 1 if every image has its own.
@@ -283,16 +294,17 @@ class HeldModel {
 
     std::tuple<std::int64_t, double, double, bool> trws(Out<double, 2> messages, std::int64_t iterations,
                                                         double seconds, double tolerance, Out<std::int64_t, 1> labels,
-                                                        Out<double, 1> bounds,
+                                                        Out<double, 1> bounds, int threads,
                                                         std::optional<Out<double, 2>> forward) const {
         require(size(messages, 0) == model_.graph.edges && size(messages, 1) == model_.labels, "messages");
         if (forward) require(size(*forward, 0) == model_.graph.edges && size(*forward, 1) == model_.labels, "forward");
         require(iterations >= 0 && size(bounds, 0) >= iterations, "bounds");
+        require(threads >= 1, "threads >= 1");
         check_labels(labels);
         nb::gil_scoped_release release;
         Stop stop;
         const TrwsResult found = fwcrf::trws({model_, messages.data(), iterations, seconds, tolerance, labels.data(),
-                                              bounds.data(), &stop, forward ? forward->data() : nullptr});
+                                              bounds.data(), &stop, forward ? forward->data() : nullptr, threads});
         stop.check();
         return {found.iterations, found.energy, found.bound, found.stationary};
     }
@@ -444,6 +456,7 @@ template <typename T> void bind(nb::module_& m) {
 void bind_graphs(nb::module_& m) {
     m.def("adjacency", &adjacency, "edges"_a.noconvert(), "first"_a.noconvert(), "neighbor"_a.noconvert(),
           "slot"_a.noconvert());
+    m.def("levels", &levels, "first"_a.noconvert(), "neighbor"_a.noconvert(), "level"_a.noconvert());
     m.def("selected_inverse", &inverse_at_factors, "first"_a.noconvert(), "row"_a.noconvert(), "factor"_a.noconvert(),
           "pivot"_a.noconvert(), "inverse"_a.noconvert(), "diagonal"_a.noconvert());
     nb::class_<HeldModel>(m, "GraphModel")
@@ -453,7 +466,7 @@ void bind_graphs(nb::module_& m) {
              "tables"_a.noconvert().none(), "truncation"_a, "first"_a.noconvert(), "neighbor"_a.noconvert(),
              "slot"_a.noconvert())
         .def("trws", &HeldModel::trws, "messages"_a.noconvert(), "iterations"_a, "seconds"_a, "tolerance"_a,
-             "labels"_a.noconvert(), "bounds"_a.noconvert(), "forward"_a.noconvert().none() = nb::none())
+             "labels"_a.noconvert(), "bounds"_a.noconvert(), "threads"_a, "forward"_a.noconvert().none() = nb::none())
         .def("cut", &HeldModel::cut, "seconds"_a, "labels"_a.noconvert())
         .def("typical_cost", &HeldModel::typical_cost)
         .def("energy", &HeldModel::energy, "labels"_a.noconvert())

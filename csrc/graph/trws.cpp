@@ -9,7 +9,15 @@
 // a lower bound for any messages at the start of the pass.
 //
 // Labels are chosen in the same pass: given the labels of earlier nodes, and the messages of later nodes.
+//
+// Several threads take the nodes level by level (graph/levels.hpp). A node has the messages that it has in the order of
+// the nodes, so that all results are the same, to the last bit.
 #include "graph/trws.hpp"
+
+#include "graph/levels.hpp"
+
+#define FWCRF_ISA common  // of the barrier: code without instructions of a particular set
+#include "runtime/barrier.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -32,12 +40,9 @@ inline double least(const double* row, std::int64_t count) {
 class Passes {
   public:
     explicit Passes(const TrwsArgs& args)
-        : a_(args), m_(args.model), g_(m_.graph), K_(m_.labels), h_(K_), costs_(K_), sent_(K_), found_(g_.n) {
-        if (m_.shape == EdgeShape::quadratic) {
-            peak_.resize(K_);
-            from_.resize(K_ + 1);
-        }
-        share_.resize(g_.n);
+        : a_(args), m_(args.model), g_(m_.graph), K_(m_.labels), share_(g_.n), found_(g_.n) {
+        plan();
+        rows_.assign(threads_, Rows(K_));
         for (std::int64_t i = 0; i < g_.n; ++i) {
             std::int64_t later = 0;
             for (std::int64_t k = g_.first[i]; k < g_.first[i + 1]; ++k) later += g_.neighbor[k] > i;
@@ -71,66 +76,117 @@ class Passes {
     }
 
   private:
+    // Of one thread.
+    struct Rows {
+        explicit Rows(std::int64_t labels) : h(labels), costs(labels), sent(labels), from(labels + 1), peak(labels) {}
+        std::vector<double> h, costs, sent;
+        std::vector<double> from;  // where each parabola of an envelope begins, and its peak
+        std::vector<std::int64_t> peak;
+    };
+
+    // The nodes by levels if these are wide enough for several threads.
+    void plan() {
+        threads_ = 1;
+        if (a_.threads == 1 || g_.edges == 0) return;
+        std::vector<std::int64_t> level(g_.n);
+        const std::int64_t levels = levels_of(g_, level.data());
+        const bool shared = m_.shape == EdgeShape::matrix || m_.shape == EdgeShape::tables;
+        const std::int64_t most = g_.edges * K_ * (shared ? K_ : 1) / (levels * a_.share);
+        if (most < 2) return;
+        threads_ = static_cast<int>(most < a_.threads ? most : a_.threads);
+        of_node_.resize(g_.n);
+        order_.resize(g_.n);
+        first_.assign(levels + 1, 0);
+        for (std::int64_t i = 0; i < g_.n; ++i) ++first_[level[i] + 1];
+        for (std::int64_t l = 0; l < levels; ++l) first_[l + 1] += first_[l];
+        std::vector<std::int64_t> at(first_.begin(), first_.end() - 1);
+        for (std::int64_t i = 0; i < g_.n; ++i) order_[at[level[i]]++] = static_cast<std::int32_t>(i);
+    }
+
     double pass(bool forward) {
         double bound = 0;
-        for (std::int64_t step = 0; step < g_.n; ++step) {
-            if (a_.stop && a_.stop->asked(++asked_)) {
-                stopped_ = true;
-                return bound;
-            }
+        if (threads_ > 1) by_levels(forward);
+        for (std::int64_t step = 0; step < g_.n && !stopped_; ++step) {
             const std::int64_t i = forward ? step : g_.n - 1 - step;
-            const std::int64_t begin = g_.first[i], end = g_.first[i + 1];
-            double* const h = h_.data();
-            const double* const unary = m_.unary + i * K_;
-            for (std::int64_t s = 0; s < K_; ++s) h[s] = costs_[s] = unary[s];
-            for (std::int64_t k = begin; k < end; ++k) {
-                const double* const message = a_.messages + (g_.slot[k] >> 1) * K_;
-                for (std::int64_t s = 0; s < K_; ++s) h[s] += message[s];
-                const std::int64_t j = g_.neighbor[k];
-                if ((j < i) == forward) given(g_.slot[k], found_[j]);
-                else
-                    for (std::int64_t s = 0; s < K_; ++s) costs_[s] += message[s];
-            }
-            std::int64_t best = 0;
-            for (std::int64_t s = 1; s < K_; ++s)
-                if (costs_[s] < costs_[best]) best = s;
-            found_[i] = best;
-            const double low = least(h, K_), share = share_[i];
-            bound += low;
-            for (std::int64_t s = 0; s < K_; ++s) h[s] = (h[s] - low) * share;
-            for (std::int64_t k = begin; k < end; ++k) {
-                if ((g_.neighbor[k] < i) == forward) continue;
-                double* const message = a_.messages + (g_.slot[k] >> 1) * K_;
-                for (std::int64_t s = 0; s < K_; ++s) message[s] = h[s] - message[s];
-                send(g_.slot[k], message);
-                const double lowest = least(message, K_);
-                for (std::int64_t s = 0; s < K_; ++s) message[s] -= lowest;
-                bound += lowest;
-            }
+            bound += threads_ > 1 ? of_node_[i] : visit(i, forward, rows_[0]);
+            stopped_ = threads_ == 1 && a_.stop && a_.stop->asked(++asked_);
         }
         return bound;
     }
 
-    // costs_ += T(., t) for the other node's label t.
-    void given(std::int32_t slot, std::int64_t t) {
+    void by_levels(bool forward) {
+        const auto levels = static_cast<std::int64_t>(first_.size()) - 1;
+        common::Barrier barrier;
+        // Of even and of odd levels: a thread may read one while the first thread writes the other.
+        int leave[2] = {0, 0};
+        in_parallel(threads_, [&](Team team) {
+            for (std::int64_t step = 0; step < levels; ++step) {
+                const std::int64_t l = forward ? step : levels - 1 - step;
+                const Range mine = share(first_[l + 1] - first_[l], team.thread, team.threads);
+                for (std::int64_t k = first_[l] + mine.begin; k < first_[l] + mine.end; ++k)
+                    of_node_[order_[k]] = visit(order_[k], forward, rows_[team.thread]);
+                if (team.thread == 0 && a_.stop) leave[step & 1] = a_.stop->asked(64 * step);
+                barrier.wait(team.threads);
+                if (leave[step & 1]) return;
+            }
+        });
+        stopped_ = leave[0] || leave[1];
+    }
+
+    // Sends the messages of a node and chooses its label. Returns what it adds to the bound.
+    double visit(std::int64_t i, bool forward, Rows& rows) {
+        const std::int64_t begin = g_.first[i], end = g_.first[i + 1];
+        double* const h = rows.h.data();
+        double* const costs = rows.costs.data();
+        const double* const unary = m_.unary + i * K_;
+        for (std::int64_t s = 0; s < K_; ++s) h[s] = costs[s] = unary[s];
+        for (std::int64_t k = begin; k < end; ++k) {
+            const double* const message = a_.messages + (g_.slot[k] >> 1) * K_;
+            for (std::int64_t s = 0; s < K_; ++s) h[s] += message[s];
+            const std::int64_t j = g_.neighbor[k];
+            if ((j < i) == forward) given(g_.slot[k], found_[j], costs);
+            else
+                for (std::int64_t s = 0; s < K_; ++s) costs[s] += message[s];
+        }
+        std::int64_t best = 0;
+        for (std::int64_t s = 1; s < K_; ++s)
+            if (costs[s] < costs[best]) best = s;
+        found_[i] = best;
+        const double low = least(h, K_), share = share_[i];
+        double bound = low;
+        for (std::int64_t s = 0; s < K_; ++s) h[s] = (h[s] - low) * share;
+        for (std::int64_t k = begin; k < end; ++k) {
+            if ((g_.neighbor[k] < i) == forward) continue;
+            double* const message = a_.messages + (g_.slot[k] >> 1) * K_;
+            for (std::int64_t s = 0; s < K_; ++s) message[s] = h[s] - message[s];
+            send(g_.slot[k], message, rows);
+            const double lowest = least(message, K_);
+            for (std::int64_t s = 0; s < K_; ++s) message[s] -= lowest;
+            bound += lowest;
+        }
+        return bound;
+    }
+
+    // costs += T(., t) for the other node's label t.
+    void given(std::int32_t slot, std::int64_t t, double* costs) const {
         if (m_.shape == EdgeShape::potts) {
             const double weight = m_.weight_of(slot >> 1);
-            for (std::int64_t s = 0; s < K_; ++s) costs_[s] += weight;
-            costs_[t] -= weight;
+            for (std::int64_t s = 0; s < K_; ++s) costs[s] += weight;
+            costs[t] -= weight;
             return;
         }
-        for (std::int64_t s = 0; s < K_; ++s) costs_[s] += m_.cost_at(slot, s, t);
+        for (std::int64_t s = 0; s < K_; ++s) costs[s] += m_.cost_at(slot, s, t);
     }
 
     // Replaces a(s) by the message min_s a(s) + T(s, t).
-    void send(std::int32_t slot, double* a) {
+    void send(std::int32_t slot, double* a, Rows& rows) const {
         const std::int64_t edge = slot >> 1;
         switch (m_.shape) {
         case EdgeShape::potts: return potts(m_.weight_of(edge), a);
         case EdgeShape::linear: return linear(m_.weight_of(edge), a);
-        case EdgeShape::quadratic: return quadratic(m_.weight_of(edge), a);
-        case EdgeShape::matrix: return table(m_.matrix, m_.weight_of(edge), slot & 1, a);
-        case EdgeShape::tables: return table(m_.tables + edge * K_ * K_, 1.0, slot & 1, a);
+        case EdgeShape::quadratic: return quadratic(m_.weight_of(edge), a, rows);
+        case EdgeShape::matrix: return table(m_.matrix, m_.weight_of(edge), slot & 1, a, rows);
+        case EdgeShape::tables: return table(m_.tables + edge * K_ * K_, 1.0, slot & 1, a, rows);
         }
     }
 
@@ -160,7 +216,7 @@ class Passes {
     }
 
     // The lower envelope of the parabolas a(s) + weight (t - s)^2.
-    void quadratic(double weight, double* a) {
+    void quadratic(double weight, double* a, Rows& rows) const {
         const double lowest = least(a, K_), most = lowest + weight * m_.truncation;
         if (weight == 0) {
             for (std::int64_t t = 0; t < K_; ++t) a[t] = lowest;
@@ -171,27 +227,27 @@ class Passes {
             if (!(a[s] < kInfinity)) continue;
             double start = -kInfinity;
             while (count > 0) {
-                const std::int64_t r = peak_[count - 1];
+                const std::int64_t r = rows.peak[count - 1];
                 start = 0.5 * ((a[s] - a[r]) / (weight * static_cast<double>(s - r)) + static_cast<double>(s + r));
-                if (start > from_[count - 1]) break;
+                if (start > rows.from[count - 1]) break;
                 --count;
             }
             if (count == 0) start = -kInfinity;
-            peak_[count] = s;
-            from_[count++] = start;
+            rows.peak[count] = s;
+            rows.from[count++] = start;
         }
         std::int64_t at = 0;
         for (std::int64_t t = 0; t < K_; ++t) {
-            while (at + 1 < count && from_[at + 1] < static_cast<double>(t)) ++at;
-            const double apart = static_cast<double>(t - peak_[at]);
-            const double value = a[peak_[at]] + weight * apart * apart;
-            sent_[t] = most < value ? most : value;
+            while (at + 1 < count && rows.from[at + 1] < static_cast<double>(t)) ++at;
+            const double apart = static_cast<double>(t - rows.peak[at]);
+            const double value = a[rows.peak[at]] + weight * apart * apart;
+            rows.sent[t] = most < value ? most : value;
         }
-        for (std::int64_t t = 0; t < K_; ++t) a[t] = sent_[t];
+        for (std::int64_t t = 0; t < K_; ++t) a[t] = rows.sent[t];
     }
 
-    void table(const double* costs, double weight, bool second, double* a) {
-        double* const sent = sent_.data();
+    void table(const double* costs, double weight, bool second, double* a, Rows& rows) const {
+        double* const sent = rows.sent.data();
         if (second) {  // a belongs to the columns
             for (std::int64_t t = 0; t < K_; ++t) {
                 const double* const row = costs + t * K_;
@@ -241,10 +297,13 @@ class Passes {
     const GraphModel& m_;
     const Adjacency& g_;
     const std::int64_t K_;
-    std::vector<double> h_, costs_, sent_, share_;
+    std::vector<double> share_;
     std::vector<std::int64_t> found_;
-    std::vector<std::int64_t> peak_;  // of the parabolas in the envelope, and where each begins
-    std::vector<double> from_;
+    std::vector<Rows> rows_;  // by thread
+    int threads_ = 1;
+    std::vector<std::int32_t> order_;  // the nodes by levels, of several threads; where each level begins
+    std::vector<std::int64_t> first_;
+    std::vector<double> of_node_;  // what each node adds to the bound
     std::int64_t asked_ = 0;
     bool stopped_ = false;
 };

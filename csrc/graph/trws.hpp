@@ -17,6 +17,8 @@ struct TrwsArgs {
     double* bounds;        // (iterations): the bound after each
     Stop* stop = nullptr;
     double* forward = nullptr;  // (edges, labels), or null: the messages after the last forward pass
+    int threads = 1;  // at most; fewer if a level of the graph has fewer than `share` entries of messages each
+    std::int64_t share = 2048;  // from which on threads gain more than they wait for each other
 };
 
 struct TrwsResult {

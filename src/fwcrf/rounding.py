@@ -145,35 +145,73 @@ def merge(f: Energy, x: Tensor) -> Tensor:
     labels = nearest(x)
     num_labels = x.shape[-1]
     vertices = torch.nn.functional.one_hot(labels, num_labels).to(x)
-    found = f.pairwise.label_products(vertices)
-    if found is None:
-        raise ValueError(
-            f"rounding='merge' with {type(f.pairwise).__name__}; expected kernels with matrices over labels: "
-            "a dense model, or a graph whose edges share a symmetric matrix. Use rounding='bcd'."
-        )
-    terms, applied = found
-    unary = f.unary.to(x).expand_as(x)
-    forbidden = torch.isinf(unary)
-    costs = products(vertices, unary.masked_fill(forbidden, 0.0))
-    costs = costs.masked_fill(products(vertices, forbidden.to(x)) > 0, torch.inf)
-    square = (-1, num_labels, num_labels)
+    terms, applied = _label_products(f, vertices, "rounding='merge'", "Use rounding='bcd'.")
+    becomes = _mergers_of_images(f, vertices, terms)
     flat = labels.reshape(-1, x.shape[-2])
-    matrices = torch.stack([M for _, M in terms]).cpu()
-    of_images = torch.stack([Q.expand_as(costs).reshape(square) for Q, _ in terms], 1).cpu()
-    noise = 16 * torch.finfo(x.dtype).eps
-    becomes = [
-        _mergers(U, Q, matrices, noise).to(flat.device)
-        for U, Q in zip(costs.reshape(square).cpu(), of_images, strict=True)
-    ]
-    merged = torch.stack([of[each] for of, each in zip(becomes, flat, strict=True)])
+    noise = _noise(x)
+    unary = f.unary.to(x).expand_as(x)
+    taken = torch.stack([of[each] for of, each in zip(becomes, flat, strict=True)])
     if applied is None:
-        return merged.view(labels.shape)
+        return taken.view(labels.shape)
     rows = (unary.flatten(0, -3), applied.flatten(0, -3)) if x.dim() > 2 else (unary[None], applied[None])
     moved = [
         _in_one_direction(each, u, _neighbours(y, of), noise)
-        for each, u, y, of in zip(merged, *rows, becomes, strict=True)
+        for each, u, y, of in zip(taken, *rows, becomes, strict=True)
     ]
     return torch.stack(moved).view(labels.shape)
+
+
+def merged(f: Energy, x: Tensor) -> tuple[Tensor, Tensor]:
+    """x after ``merge``'s mergers of whole labels, and the gradient of f there, ``(*batch, n, L)`` both.
+
+    For any x whose rows sum to 1: label t takes x_s, and E changes by the same formula, and never rises.
+    With Potts the gradient follows from the same application of P; otherwise it takes another one.
+    """
+    terms, applied = _label_products(f, x, "a solver with merge=True", "Use merge=False.")
+    with torch.no_grad():
+        becomes = _mergers_of_images(f, x, terms)
+
+    def gathered(rows: Tensor, gather: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        flat = rows.reshape(-1, *rows.shape[-2:])
+        return torch.stack([gather(one, of) for one, of in zip(flat, becomes, strict=True)]).view(rows.shape)
+
+    y = gathered(x, lambda one, of: torch.zeros_like(one).index_add(-1, of, one))
+    if applied is None:
+        return y, f.grad(y)
+    near = gathered(applied, _neighbours)
+    return y, near.sum(-1, keepdim=True) - near + f.unary.to(x)
+
+
+def _label_products(
+    f: Energy, x: Tensor, what: str, remedy: str
+) -> tuple[list[tuple[Tensor, Tensor]], Tensor | None]:
+    found = f.pairwise.label_products(x)
+    if found is None:
+        raise ValueError(
+            f"{what} with {type(f.pairwise).__name__}; expected kernels with matrices over labels: a dense "
+            f"model, or a graph whose edges share a symmetric matrix. {remedy}"
+        )
+    return found
+
+
+def _noise(x: Tensor) -> float:
+    return 16 * torch.finfo(x.dtype).eps
+
+
+def _mergers_of_images(f: Energy, x: Tensor, terms: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
+    """The label that each label of each image becomes."""
+    num_labels = x.shape[-1]
+    unary = f.unary.to(x).expand_as(x)
+    forbidden = torch.isinf(unary)
+    costs = products(x, unary.masked_fill(forbidden, 0.0))
+    costs = costs.masked_fill(products(x, forbidden.to(x)) > 0, torch.inf)
+    square = (-1, num_labels, num_labels)
+    matrices = torch.stack([M for _, M in terms]).cpu()
+    of_images = torch.stack([Q.expand_as(costs).reshape(square) for Q, _ in terms], 1).cpu()
+    return [
+        _mergers(U, Q, matrices, _noise(x)).to(x.device)
+        for U, Q in zip(costs.reshape(square).cpu(), of_images, strict=True)
+    ]
 
 
 def _mergers(costs: Tensor, Q: Tensor, M: Tensor, noise: float) -> Tensor:

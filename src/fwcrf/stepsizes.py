@@ -244,15 +244,20 @@ class LineSearch:
 class SegmentSearch:
     """A root of (f + g)' between x and p, for any differentiable f; the minimiser if f is convex.
 
-    Each evaluation on the segment costs a gradient of f. The step is halved until f + g does not increase.
+    Each evaluation on the segment costs a gradient of f, if f has no ``slope_along``, and one of g, if g is
+    not quadratic. The step is halved until f + g does not increase.
     """
 
     def __call__(self, step: Step) -> Tensor:
         f, g, d = step.f, step.g, step.direction
+        along = getattr(f, "slope_along", None)
+        of_f = (lambda a: linear(f.grad(step.towards(a)), d)) if along is None else along(step.x, step.p)
+        if g.quadratic:
+            start, curvature = linear(g.grad(step.x), d), g.curvature(d)
 
         def derivative(a: Tensor) -> Tensor:
-            x = step.towards(a)
-            return linear(f.grad(x), d) + linear(g.grad(x), d)
+            of_g = start + a * curvature if g.quadratic else linear(g.grad(step.towards(a)), d)
+            return of_f(a) + of_g
 
         def total(a: Tensor) -> Tensor:
             x = step.towards(a)

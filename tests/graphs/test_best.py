@@ -13,6 +13,7 @@ from test_right_answers import NAMES, instance
 
 import fwcrf
 from fwcrf.graphs import Potts, Progress, SparseMRF, Tables, grid, search
+from fwcrf.graphs import best as default_search
 
 
 @pytest.mark.parametrize("kind", POTENTIALS)
@@ -127,6 +128,32 @@ def test_an_interrupt_returns_the_best_so_far(monkeypatch):
     assert found.engine == "search: interrupted"
     assert float(found.energy) <= float(mrf.solve("lp-trws", 10, "nearest").energy)
     assert float(found.bound) > -math.inf
+
+
+def test_one_interrupt_ends_the_search_of_a_whole_batch(monkeypatch):
+    """Images after the interrupt have their descent only, and no cycle cuts follow."""
+    edges, _ = grid((8, 8), connectivity=8)
+    mrf = SparseMRF(normal(3, 64, 2), edges, normal(len(edges)))
+    searched, moves = [], search.moves
+
+    def interrupted(s):
+        searched.append(s)
+        if len(searched) == 2:
+            raise KeyboardInterrupt
+        moves(s)
+
+    def cuts(*given):
+        raise AssertionError("cycle cuts after an interrupt")
+
+    monkeypatch.setattr(search, "exactly", lambda s: None)
+    monkeypatch.setattr(search, "branches", lambda s, work: None)
+    monkeypatch.setattr(search, "moves", interrupted)
+    found = mrf.solve(time_limit=1.0)
+    assert len(searched) == 2 and "interrupted" in found.engine
+    assert bool((found.energy < mrf.value(mrf.unary.argmin(-1))).all())
+    searched[:] = [None]
+    monkeypatch.setattr(default_search, "certify", cuts)
+    mrf.solve(certify=True)
 
 
 def test_an_interrupt_keeps_what_a_method_has_done(monkeypatch):

@@ -183,7 +183,7 @@ def test_the_time_is_kept():
     m.balls(10**9, 160, 4096.0, 0, 0.05, labels)
     m.kick(10**9, 0, 0.05, labels)
     bounds, sent = torch.empty(10**6, dtype=torch.float64), torch.zeros(len(edges), 2, dtype=torch.float64)
-    steps, *_ = m.trws(sent, 10**6, 0.05, -1.0, labels, bounds)
+    steps, *_ = m.trws(sent, 10**6, 0.05, -1.0, labels, bounds, 1)
     assert 1 <= steps < 10**6
 
 
@@ -194,7 +194,7 @@ def test_wrong_arguments_are_refused():
     with pytest.raises(ValueError, match="labels"):
         m.balls(1, 3, 10.0, 0, LONG, torch.full((6,), 3))
     with pytest.raises(ValueError, match="messages"):
-        m.trws(torch.zeros(1, 3).double(), 1, LONG, 0.0, torch.zeros(6).long(), torch.zeros(1).double())
+        m.trws(torch.zeros(1, 3).double(), 1, LONG, 0.0, torch.zeros(6).long(), torch.zeros(1).double(), 1)
     with pytest.raises(ValueError, match="a label that is not forbidden"):
         fwcrf._core.GraphModel(
             torch.full((1, 2), torch.inf).double(), 0, torch.ones(1).double(), None, None, 0.0,

@@ -155,3 +155,63 @@ def test_an_image_with_one_application_of_p(dtype, monkeypatch):
     assert len(count) == 1
     assert float(E.of_labels(labels)) < float(E.of_labels(x.argmax(-1))) - 1
     assert torch.equal(fwcrf.minimize(E, "l2fw", x, num_steps=0, rounding="merge").labels, labels)
+
+
+@pytest.mark.parametrize("kind", COMPATIBILITIES)
+def test_mergers_of_points_inside_lower_the_energy_and_give_its_gradient(kind):
+    changed = 0
+    for scale in (0.3, 1.0, 3.0):
+        E = energy(COMPATIBILITIES[kind], scale=scale)
+        x = torch.softmax(-2 * E.unary, -1)
+        y, grad = rounding.merged(E, x)
+        torch.testing.assert_close(grad, E.grad(y), rtol=0, atol=1e-9)
+        torch.testing.assert_close(y.sum(-1), x.sum(-1))
+        changed += not torch.equal(x, y)
+
+        def after(s, t, y=y):
+            """y with label t in place of s."""
+            z = y.clone()
+            z[:, t] += z[:, s] * (s != t)
+            z[:, s] *= s == t
+            return z
+
+        least = min(float(E.value(after(s, t))) for s in range(L) for t in range(L))
+        assert float(E.value(y)) <= float(E.value(x)) + 1e-9
+        assert least >= float(E.value(y)) - 1e-9
+    assert changed or kind == "singular"  # a constant, without which the likely labels are the best ones
+
+
+def test_annealing_with_mergers_takes_no_more_applications():
+    """A weak third label: gone with mergers before the last step, of each image of a batch as alone."""
+    unary = normal(2, N, 3, seed=2)
+    unary[..., 2] -= 0.4
+    P = dense([Exact(points(N, 2))], 3, weights=[1.5])
+    E = Energy(P, unary)
+    plain, merging = (fwcrf.solvers.get("anneal-fw", steps=4, merge=on) for on in (False, True))
+    traced = fwcrf.minimize(E, merging, num_steps=4, trace=True)
+    found = fwcrf.minimize(E, merging, num_steps=4)
+    assert torch.equal(traced.probabilities, found.probabilities)
+    assert bool((found.energy <= fwcrf.minimize(E, plain, num_steps=4).energy + 1e-9).all())
+    for k in range(2):
+        alone = fwcrf.minimize(Energy(P, unary[k]), merging, num_steps=4)
+        torch.testing.assert_close(alone.probabilities, found.probabilities[k])
+
+
+def test_annealing_with_mergers_is_differentiable():
+    u = normal(8, 3, seed=4).requires_grad_()
+    P = dense([Exact(points(8, 2))], 3)
+
+    def marginals(unary):
+        return fwcrf.minimize(
+            Energy(P, unary),
+            fwcrf.solvers.get("anneal-fw", steps=3, start=1.0, end=0.5, merge=True),
+            num_steps=3,
+        ).probabilities
+
+    assert torch.autograd.gradcheck(marginals, (u,), atol=1e-6)
+
+
+def test_mergers_need_matrices_over_labels():
+    E = Energy(Matrix(normal(12, 12, seed=1), num_labels=3), normal(4, 3))
+    with pytest.raises(ValueError, match=r"a solver with merge=True with Matrix; .*Use merge=False"):
+        fwcrf.minimize(E, fwcrf.solvers.get("anneal-fw", steps=2, merge=True), num_steps=2)

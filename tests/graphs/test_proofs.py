@@ -48,3 +48,14 @@ def test_forbidden_pairs_among_tiny_costs(dtype):
         found = mrf.solve()
         assert float(found.energy) <= best(mrf) + 1e-33
         assert float(found.bound) <= best(mrf) + 1e-33
+
+
+def test_branch_and_bound_proves_that_no_labelling_is_allowed(monkeypatch):
+    """The best labelling of the finite costs has a forbidden pair: then all labellings have one."""
+    monkeypatch.setattr(search, "exactly", lambda s: None)
+    different = torch.zeros(2, 2, dtype=torch.float64)
+    different[0, 0] = different[1, 1] = torch.inf
+    edges = [[0, 1], [1, 2], [2, 3], [3, 4], [0, 4]]  # two colours do not suffice for an odd cycle
+    found = SparseMRF(normal(2, 5, 2), edges, Full(different)).solve()
+    assert found.bound.tolist() == found.energy.tolist() == [math.inf] * 2
+    assert found.proven.tolist() == [True, True]

@@ -9,6 +9,7 @@ from helpers import normal, uniform
 
 import fwcrf
 from fwcrf.graphs import Full, Potts, SparseMRF, Tables, TruncatedLinear, TruncatedQuadratic, grid
+from fwcrf.graphs.native import native_models
 from fwcrf.lp.highs import Program
 from fwcrf.lp.relaxation import relax
 
@@ -112,3 +113,28 @@ def test_refusals():
         mrf.solve("lp-trws", 0)
     with pytest.raises(TypeError, match=r"expected SparseMRF\(...\).solve\('lp-trws'\)"):
         fwcrf.minimize(mrf.energy(), "lp-trws", num_steps=1)
+
+
+@pytest.mark.parametrize("shape", ["potts", "linear", "quadratic", "matrix", "tables"])
+def test_the_number_of_threads_changes_nothing(shape):
+    """Levels wide enough for two threads, at least."""
+    labels = {"matrix": 12, "tables": 12}.get(shape, 128)
+    edges, _ = grid((48, 48))
+    m = len(edges)
+    costs = {
+        "potts": lambda: Potts(normal(m, seed=1)),
+        "linear": lambda: TruncatedLinear(uniform(m, seed=1), 3.0),
+        "quadratic": lambda: TruncatedQuadratic(uniform(m, seed=1), 5.0),
+        "matrix": lambda: Full(normal(labels, labels, seed=1), normal(m, seed=2)),
+        "tables": lambda: Tables(normal(m, labels, labels, seed=1)),
+    }[shape]()
+    (native,) = native_models(SparseMRF(normal(48 * 48, labels), edges, costs))
+
+    def run(threads):
+        labels_ = torch.zeros(48 * 48, dtype=torch.int64)
+        sent, bounds = torch.zeros(m, labels).double(), torch.empty(4).double()
+        return *native.trws(sent, 4, 1e9, 0.0, labels_, bounds, threads), sent, labels_, bounds
+
+    alone, together = run(1), run(3)
+    assert alone[:4] == together[:4]
+    assert all(torch.equal(a, b) for a, b in zip(alone[4:], together[4:], strict=True))

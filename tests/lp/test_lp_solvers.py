@@ -10,6 +10,7 @@ from lp_graphs import Graph, linear_program, random_graph, truth
 from torch.testing import assert_close
 
 import fwcrf
+from fwcrf.energy import linear
 from fwcrf.lp import EntropicRelaxation, FreeEnergy, LocalConsistency, LocalPolytope, appearance_probabilities
 from fwcrf.lp.highs import Program
 from fwcrf.lp.relaxation import Consistency
@@ -132,6 +133,26 @@ def test_the_gradient_of_a_free_energy_is_that_of_its_value(eta):
     assert bool((x[allowed] < 0.05).any() and (x[allowed] > 0.05).any())
     assert_close(f.grad(x.detach())[allowed], expected[allowed])
     assert (f.grad(x.detach())[~allowed] == torch.inf).all()
+
+
+@pytest.mark.parametrize("eta", [0.0, 0.05])
+def test_the_slope_along_a_segment_is_the_gradient_along_it(eta):
+    """To vertices, to points inside, and for a batch with a step of each image."""
+    graph = random_graph(6, 5, 3, forbidden=True)
+    E = graph.relaxation
+    f = FreeEnergy(E, 0.7, appearance_probabilities(5, graph.edges), eta)
+    x = E.independent(torch.softmax(-2 * graph.unary, -1))
+    vertex = torch.nn.functional.one_hot(E.rows(graph.unary.argmin(-1)), E.unary.shape[-1]).to(x)
+    inside = E.uniform()
+    for p in (vertex, inside, 0.5 * (vertex + inside)):
+        slope = f.slope_along(x, p)
+        for a in (0.0, 1e-7, 0.3, 0.97, 1 - 1e-9):
+            assert_close(slope(x.new_tensor(a)), linear(f.grad(torch.lerp(x, p, a)), p - x))
+    starts, ends = torch.stack([x, vertex]), torch.stack([vertex, inside])
+    a = x.new_tensor([0.2, 0.9])
+    together = f.slope_along(starts, ends)(a)
+    for k in range(2):
+        assert_close(together[k], f.slope_along(starts[k], ends[k])(a[k]))
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -274,6 +274,7 @@ FUNCTIONS: dict[str, str] = {
     "merge_labels": "f2 f2 l1 s f2 f2",
     "unmerge_labels": "f2 l1 s f2 f2 f2",
     "adjacency": "i2 l1 i1 i1",
+    "levels": "l1 i1 l1",
     "selected_inverse": "l1 i1 d1 d1 d1 d1",
     "edge_sum": "f3 f3 f2 f3 s s l1 i1 i1 f3",
     "table_sum": "f3 f3 f4 l1 i1 i1 f3",
@@ -295,7 +296,7 @@ FUNCTIONS: dict[str, str] = {
     "ModelF64.add_grid": "[s] [s] [(i1,f2)] [(i1,f2)] [(i1,f2)] (f1,f1,f1) f2",
     "ModelF32.run": "f3 (s,s,f3,f3,s) f3 d1 [f2] d2 [f3] [f3] f3 f3 d3 s s [f3] [f3] d2",
     "ModelF64.run": "f3 (s,s,f3,f3,s) f3 d1 [f2] d2 [f3] [f3] f3 f3 d3 s s [f3] [f3] d2",
-    "GraphModel.trws": "d2 s s s l1 d1",
+    "GraphModel.trws": "d2 s s s l1 d1 s",
     "GraphModel.cut": "s l1",
     "GraphModel.energy": "l1",
     "GraphModel.expand": "s s l1",
@@ -311,7 +312,7 @@ FUNCTIONS: dict[str, str] = {
 }
 _WITHOUT_THREADS = {
     *("feature_bounds", "adjacency", "empty", "set_threads", "order_words", "threads_for", "quotient_range"),
-    *("add_lattice", "add_grid", "run", "row", "isa_for_rows", "selected_inverse"),
+    *("add_lattice", "add_grid", "run", "row", "isa_for_rows", "selected_inverse", "levels"),
     *(name.rpartition(".")[2] for name in FUNCTIONS if name.startswith("GraphModel.")),
 }
 # Without arguments that could be wrong.

@@ -48,13 +48,16 @@ def solve(
             native, costs, model.num_edges, left / (len(natives) - k), model.constant, seed + k, progress,
             None if masks is None else masks[k], sizes[k],
         )  # fmt: skip
-        if possible is None or possible[k]:
+        stopped = bool(found) and found[-1].ending == "interrupted"  # for the whole batch
+        if stopped:
+            s.finish("interrupted")
+        elif possible is None or possible[k]:
             search(s)
         else:
             s.bound, s.ending = torch.inf, "no labelling avoids all forbidden pairs"
             s.proven = s.exact = True
         left = max(left - s.elapsed, 0.0)
-        if certificate > 0 and not s.proven:
+        if certificate > 0 and not s.proven and s.ending != "interrupted":
             of_edges = E.pairwise.double().tables()  # type: ignore[attr-defined]
             tables = of_edges.expand(*shape[:-1], -1, 2, 2)
             tables = tables.reshape(len(natives), model.num_edges, 2, 2)[k]
@@ -68,9 +71,12 @@ def solve(
     bound = torch.tensor([s.bound for s in found], dtype=torch.float64, device=device).view(batch)
     closed = torch.tensor([s.proven for s in found], dtype=torch.bool, device=device).view(batch)
     energy = model.value(labels)
-    # Values of an exact method differ by rounding; or both are +inf: every labelling has a forbidden pair.
+    # Values of an exact method differ by rounding; or both are +inf: every labelling has a forbidden pair,
+    # if the best labelling has one. Its finite cost is more than all savings elsewhere.
     exact = torch.tensor([s.exact for s in found], dtype=torch.bool, device=device).view(batch)
-    bound = torch.where(exact, energy, torch.minimum(bound + model.constant, energy))
+    bound = torch.where(
+        exact | (closed & (energy == torch.inf)), energy, torch.minimum(bound + model.constant, energy)
+    )
     endings = dict.fromkeys(s.ending for s in found)
     return GraphSolution(
         one_hot(labels, num_labels).to(E.unary),

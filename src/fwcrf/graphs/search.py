@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fwcrf import _core
+from fwcrf.runtime import max_threads
 from fwcrf.torch_ops.printed import in_one_line
 
 # A gap up to this part of the size of the energy, or of typical costs, counts as closed.
@@ -200,7 +201,9 @@ def messages(s: Search) -> None:
     labels = s.trial()
     while not s.proven and s.elapsed < end:
         before = s.bound
-        steps, _, bound, _ = s.model.trws(sent, 10, end - s.elapsed, s.tolerance, labels, bounds)
+        steps, _, bound, _ = s.model.trws(
+            sent, 10, end - s.elapsed, s.tolerance, labels, bounds, max_threads()
+        )
         s.take(labels, "TRW-S")
         s.raise_bound(bound, "TRW-S")
         if steps == 10 and s.bound - before < 0.01 * (s.energy - s.bound):

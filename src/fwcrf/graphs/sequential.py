@@ -140,12 +140,8 @@ class Falling:
 
 def wavefronts(graph: Adjacency) -> list[Level]:
     """The order of the nodes as few levels: those of a level have no edges among them."""
-    first, neighbor, slot = graph.first.tolist(), graph.neighbor.tolist(), graph.slot.cpu()
-    depth = [0] * graph.n
-    for i in range(graph.n):
-        earlier = [depth[j] for j in neighbor[first[i] : first[i + 1]] if j < i]
-        depth[i] = 1 + max(earlier, default=-1)
-    of = torch.tensor(depth, dtype=torch.int64, device="cpu")
+    slot, of = graph.slot.cpu(), torch.empty(graph.n, dtype=torch.int64, device="cpu")
+    _core.levels(graph.first.cpu(), graph.neighbor.cpu(), of)
     device, degrees = graph.edges.device, graph.first.cpu().diff()
     owners = torch.repeat_interleave(torch.arange(graph.n, device="cpu"), degrees)
     levels = []

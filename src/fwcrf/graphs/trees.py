@@ -16,6 +16,7 @@ from fwcrf.graphs.chains import ChainOracle, chains
 from fwcrf.graphs.mrf import GraphSolution, SparseMRF, typical_costs
 from fwcrf.graphs.native import native_costs, native_models
 from fwcrf.lp.trees import ChainBundle, SequentialTrees
+from fwcrf.runtime import max_threads
 from fwcrf.torch_ops.printed import in_one_line
 
 _FAR = 1e9  # seconds: no limit
@@ -88,7 +89,7 @@ def _messages(
     forward = torch.zeros_like(messages)
     size = max(size, abs(native.energy(labels)))
     steps, _, bound, ended = native.trws(
-        messages, num_steps, _FAR, solver.tolerance * size, labels, trace, forward
+        messages, num_steps, _FAR, solver.tolerance * size, labels, trace, max_threads(), forward
     )
     return _Run(one_hot(labels, unary.shape[-1]).double(), bound, trace[:steps], forward, messages, ended)
 

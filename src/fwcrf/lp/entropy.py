@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -61,11 +62,45 @@ class FreeEnergy:
         return self.value(x)
 
     def grad(self, x: Tensor) -> Tensor:
+        return self.unary + self.weight * self.counts * self._slope(x)
+
+    def slope_along(self, x: Tensor, p: Tensor) -> Callable[[Tensor], Tensor]:
+        """The derivative of f(x + a (p - x)) in a, a function of a ``(*batch,)``.
+
+        Where p is 0, as in most entries of a vertex, the entry is (1 - a) x: the sum of the slopes of all
+        such entries has a closed form in a, except above eta, where an entry may come below. Only the
+        remaining entries are visited for each a.
+        """
+        d, counts, eta = p - x, self.counts, self.eta
+        scaled = (p == 0) & (x < eta) if eta > 0 else p == 0
+        near = torch.where(scaled, x, 0.0)
+        total = (counts * near).sum((-2, -1))
+        second = (counts * (near.square() if eta > 0 else torch.xlogy(near, near))).sum((-2, -1))
+        at = (~scaled).flatten().nonzero().squeeze(-1)
+        image = at // x.shape[-2:].numel()
+        start, direction = x.flatten()[at], d.flatten()[at]
+        weights = counts.expand_as(x).flatten()[at] * direction
+        fixed = linear(self.unary, d)
+
+        def slope(a: Tensor) -> Tensor:
+            z = start + a.flatten()[image] * direction
+            each = weights * self._slope(z)
+            sums = torch.zeros_like(a).flatten().index_add(0, image, each).view(a.shape)
+            rest = 1 - a
+            if eta > 0:  # below eta the slope of a parabola
+                sums = sums - total * math.log(eta) - rest * second / eta
+            else:
+                shrunk = rest.clamp(min=torch.finfo(x.dtype).tiny).log()
+                sums = sums - total * (1 + shrunk) - second
+            return fixed + self.weight * sums
+
+        return slope
+
+    def _slope(self, x: Tensor) -> Tensor:
+        """The derivative of x log x, or of its continuation below eta."""
         z = x.clamp(min=max(self.eta, torch.finfo(x.dtype).tiny))
         slope = 1 + z.log()
-        if self.eta > 0:
-            slope = slope + (x - z) / self.eta
-        return self.unary + self.weight * self.counts * slope
+        return slope + (x - z) / self.eta if self.eta > 0 else slope
 
     def hessian(self, d: Tensor) -> Tensor:
         raise TypeError(

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from fwcrf import _core
 from fwcrf.lp.relaxation import Relaxation
+from fwcrf.runtime import max_threads
 from fwcrf.torch_ops.adjacency import adjacency
 
 _FAR = 1e9  # seconds: no limit
@@ -40,6 +41,6 @@ class Messages:
         sent = torch.zeros(len(E.edges), E.num_labels, dtype=torch.float64, device="cpu")
         bounds = torch.empty(passes, dtype=torch.float64, device="cpu")
         tolerance = _TOLERANCE * abs(model.energy(labels))
-        _, _, bound, _ = model.trws(sent, passes, _FAR, tolerance, labels, bounds)
+        _, _, bound, _ = model.trws(sent, passes, _FAR, tolerance, labels, bounds, max_threads())
         model.kick(0, 0, _FAR, labels)
         return labels, bound

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fwcrf.energy import Energy
 from fwcrf.regularizers import Entropy, Regularizer
+from fwcrf.rounding import merged
 from fwcrf.stepsizes import Geometric
 from fwcrf.torch_ops.printed import in_one_line
 
@@ -66,7 +67,10 @@ class AnnealedFrankWolfe:
     the weight stays at ``end``: entropic Frank-Wolfe with weight ``end * s``. For 10 steps, pass
     ``steps=10`` instead of continuing a run with ``steps=5``.
 
-    Each step applies P once. Everything is differentiable, s included. ``regularizer`` makes r from a weight:
+    Each step applies P once. With ``merge``, whole labels take over others before the last step if that
+    lowers E (``rounding.merged``), which needs no application of its own with Potts.
+
+    Everything is differentiable, s included. ``regularizer`` makes r from a weight:
     ``Entropy``, or ``SquaredL2`` and its like with about twice the weights.
 
     >>> from fwcrf.kernels import Exact
@@ -85,6 +89,7 @@ class AnnealedFrankWolfe:
     start: float = 0.25
     end: float = 0.05
     regularizer: Callable[[float], Regularizer] = Entropy
+    merge: bool = False
 
     def __post_init__(self) -> None:
         _ = self.weights  # raises ValueError for bad settings
@@ -99,7 +104,11 @@ class AnnealedFrankWolfe:
 
     def step(self, f: Energy, state: State, k: int) -> State:
         x, weight, mask = state.x, self.weights(k), state.mask
-        grad = f.grad(x) if mask is None else mask.relative(f.grad(x))
+        if self.merge and k == self.steps - 1:
+            x, grad = merged(f, x)
+        else:
+            grad = f.grad(x)
+        grad = grad if mask is None else mask.relative(grad)
         if state.strength is None or state.last is None or state.last_grad is None:
             message = grad - (f.unary if mask is None else mask.relative(f.unary))
             s = _strength(message, x, mask)

@@ -25,7 +25,9 @@ _NAMED: dict[str, Callable[..., Solver]] = {
     "fw": lambda step=Harmonic(): FrankWolfe(Simplex(), rule(step)),
     "l2fw": lambda weight=1.0, step=1.0: FrankWolfe(SquaredL2(weight), rule(step)),
     "efw": lambda weight=0.25, step=1.0: FrankWolfe(Entropy(weight), rule(step)),
-    "anneal-fw": lambda steps=5, start=0.25, end=0.05: AnnealedFrankWolfe(steps, start, end),
+    "anneal-fw": lambda steps=5, start=0.25, end=0.05, merge=False: AnnealedFrankWolfe(
+        steps, start, end, merge=merge
+    ),
     "tsallis-fw": lambda alpha=1.5, weight=1.0, step=1.0: FrankWolfe(
         regularizers.Tsallis(alpha, weight), rule(step)
     ),

@@ -47,6 +47,10 @@ class Counted(Pairwise):
         self.applications += 1
         return self.operator(x)
 
+    def label_products(self, x: Tensor) -> tuple[list[tuple[Tensor, Tensor]], Tensor | None] | None:
+        self.applications += 1
+        return self.operator.label_products(x)
+
     def to_dense(self) -> Tensor:
         return self.operator.to_dense()
 

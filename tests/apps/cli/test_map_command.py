@@ -91,6 +91,17 @@ def test_a_bound_is_shown_where_there_is_one(asked, fwcrf_command):
     assert "\nbound -2.000000\ngap 33.3333 %, not proven optimal\n" in err
 
 
+def test_a_model_without_a_possible_labelling_is_not_called_optimal(fwcrf_command, tmp_path):
+    path = tmp_path / "triangle.uai"
+    different = "\n4\n0 1 1 0"
+    path.write_text(f"MARKOV\n3\n2 2 2\n3\n2 0 1\n2 1 2\n2 0 2\n{3 * different}\n")
+    _, out, err = fwcrf_command("map", path)
+    assert out.startswith("MPE\n3 ")
+    assert "energy inf\nlog-value -inf\nbound inf\nproven: all labellings have a factor of value 0\n" in err
+    _, _, err = fwcrf_command("map", path, "--solver", "lp-trws")
+    assert "\nthe labels have a factor of value 0; not proven that all have one\n" in err
+
+
 def test_options(asked, fwcrf_command, tmp_path):
     options = "-e a.evid --solver efw --lambda 0.5 --steps 3 --rounding bcd --restarts 4 --seed 5"
     status, out, _ = fwcrf_command("map", "a.uai", *options.split(), "-o", tmp_path / "a.MAP")

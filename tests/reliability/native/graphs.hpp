@@ -176,10 +176,17 @@ inline void map_methods(Choices& c) {
     };
     typical_cost(model);
     Array<double> messages(m * labels, 0), bounds(8), x(n * labels), weights(3, 0.5), steps(3, 0.7);
-    const TrwsResult trees =
-        trws({model, messages.get(), c.integer(1, 8), 1e9, 0.0, best.get(), bounds.get(), nullptr});
+    const std::int64_t iterations = c.integer(1, 8);
+    Array<std::int64_t> by_levels(n, 0);
+    const TrwsResult trees = trws({model, messages.get(), iterations, 1e9, 0.0, best.get(), bounds.get(), nullptr});
     check("TRW-S raised the energy");
     if (!(trees.bound <= energy + small)) found("a bound above an energy");
+    for (std::int64_t k = 0; k < m * labels; ++k) messages[k] = 0;
+    const TrwsResult threaded = trws({model, messages.get(), iterations, 1e9, 0.0, by_levels.get(), bounds.get(),
+                                      nullptr, nullptr, c.integer(2, 3), 1});
+    bool same = threaded.bound == trees.bound && threaded.energy == trees.energy;
+    for (std::int64_t i = 0; i < n; ++i) same &= by_levels[i] == best[i];
+    if (!same) found("TRW-S depends on the number of threads");
     exact_balls({model, c.integer(1, 4), c.integer(1, 12), 64.0, c.next(), best.get()}, deadline);
     check("balls raised the energy");
     expand(model, 2, best.get(), deadline);

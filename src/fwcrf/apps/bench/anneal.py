@@ -183,6 +183,12 @@ def solved(E: Energy) -> Energies:
         count: float(E.of_labels(minimize(E, get("anneal-fw", steps=count), start, num_steps=count).labels))
         for count in COUNTS
     }
+    found["anneal-fw, merge=True"] = {}
+    for count in COUNTS:
+        solver = get("anneal-fw", steps=count, merge=True)
+        found["anneal-fw, merge=True"][count] = float(
+            E.of_labels(minimize(E, solver, start, num_steps=count).labels)
+        )
     for name, first in MERGED.items():
         found[name] = {}
         for count in COUNTS:

@@ -97,13 +97,19 @@ def map_(
     print(f"energy {energy:.6f}\nlog-value {-energy:.6f}", file=sys.stderr)
     if found.bound is not None:
         print(f"bound {float(found.bound):.6f}", file=sys.stderr)
-    if found.bound is not None and found.proven is not None:
-        gap = 100 * (energy - float(found.bound)) / max(abs(energy), 1e-300)
-        proof = "proven optimal" if bool(found.proven) else f"gap {gap:.4f} %, not proven optimal"
-        print(proof, file=sys.stderr)
+        print(_proof(energy, float(found.bound), bool(found.proven)), file=sys.stderr)
     print(f"seconds {seconds:.3f}", file=sys.stderr)
     if verbose or found.engine.endswith("interrupted"):
         print(found.engine, file=sys.stderr)
+
+
+def _proof(energy: float, bound: float, proven: bool) -> str:
+    if energy == float("inf"):
+        if proven:
+            return "proven: all labellings have a factor of value 0"
+        return "the labels have a factor of value 0; not proven that all have one"
+    gap = 100 * (energy - bound) / max(abs(energy), 1e-300)
+    return "proven optimal" if proven else f"gap {gap:.4f} %, not proven optimal"
 
 
 def _printed(p: Progress) -> None:
