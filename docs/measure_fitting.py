@@ -2,14 +2,15 @@
 
     FWCRF_DATA=DATA python docs/measure_fitting.py --output FOLDER
 
-Losses and rates are compared by cross-validation on images of the first half of each data set (VOC; CamVid's
-validation images). The best one is then fitted to these images and measured on images of the second half.
+Losses, rates and groups of parameters are compared by cross-validation on images of the first half of each
+data set (VOC; CamVid's validation images). The best one, and the best for each data set, are then fitted to
+these images and measured on images of the second half. Fits are kept: an interrupted run continues.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,27 +21,35 @@ from PIL import Image
 from fwcrf.apps.batch.job import Reading
 from fwcrf.apps.batch.manifest import Item, read_manifest
 from fwcrf.apps.experiments.judge_fitting import Judge, compared
+from fwcrf.apps.experiments.tables import Row
 from fwcrf.apps.fitting import Options
 
+WEIGHTS = ("lambda", "weights")
 CANDIDATES = {
     f"{loss}, rate {rate:g}": Options(loss=loss, rate=rate)
     for loss in ("lovasz", "cross-entropy")
     for rate in (0.05, 0.15)
+} | {
+    "cross-entropy, no bandwidths": Options(loss="cross-entropy", learn=WEIGHTS),
+    "cross-entropy, weights per label": Options(loss="cross-entropy", learn=(*WEIGHTS, "label-weights")),
+    "cross-entropy, compatibility": Options(loss="cross-entropy", learn=(*WEIGHTS, "compatibility")),
+    "lovasz, compatibility": Options(loss="lovasz", learn=(*WEIGHTS, "compatibility")),
 }
 
 
 def main() -> None:
     reader = argparse.ArgumentParser(description="Choose the defaults of fwcrf fit.")
     reader.add_argument("--output", type=Path, required=True, help="folder for results")
-    reader.add_argument("--images", type=int, default=12, help="images of each half, at most")
+    reader.add_argument("--images", type=int, default=40, help="images of each half, at most")
     given = reader.parse_args()
     both = 2 * given.images
     sets = {
         "VOC": (lambda: voc(-(-223 // both)), WELL_REPRESENTED),
         "CamVid": (lambda: camvid("val", both), None),
     }
-    gains: dict[str, list[float]] = {label: [] for label in CANDIDATES}
-    rows, judges, halves = [], {}, {}
+    rows: list[Row] = []
+    judges: dict[str, Judge] = {}
+    halves: dict[str, list[list[Item]]] = {}
     for name, (scenes, classes) in sets.items():
         items = written(given.output / name, scenes())
         halves[name] = [items[: len(items) // 2], items[len(items) // 2 :]]
@@ -48,24 +57,25 @@ def main() -> None:
         for row in compared(judges[name], halves[name][0], CANDIDATES):
             print(name, row, flush=True)
             rows.append({"data": name} | row)
-            gains[str(row["fit"])].append(float(row["gain"] or 0))
-    best = max(gains, key=lambda label: sum(gains[label]))
     record("fit-choices", rows)
-    last = []
+    last: list[Row] = []
     for name, judge in judges.items():
         first, second = halves[name]
-        gain = judge.held_out(first, second, CANDIDATES[best])
-        last.append(
-            {
-                "data": name,
-                "fit": best,
-                "start": judge.score(second),
-                "gain": gain.value,
-                "low": gain.low,
-                "high": gain.high,
-            }
-        )
+        both_sets, own = best(rows), best([row for row in rows if row["data"] == name])
+        for chosen, label in {f"{name} alone": own, "both": both_sets}.items():
+            gain = judge.held_out(first, second, CANDIDATES[label])
+            ends = {"gain": gain.value, "low": gain.low, "high": gain.high}
+            last.append(
+                {"data": name, "chosen on": chosen, "fit": label, "start": judge.score(second)} | ends
+            )
     record("fit-gain", last)
+
+
+def best(rows: Sequence[Row]) -> str:
+    """The candidate with the highest sum of cross-validated gains."""
+    return max(
+        CANDIDATES, key=lambda label: sum(float(row["gain"] or 0) for row in rows if row["fit"] == label)
+    )
 
 
 def written(folder: Path, scenes: Iterator[Scene]) -> list[Item]:

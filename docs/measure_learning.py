@@ -2,9 +2,9 @@
 
     FWCRF_DATA=DATA python docs/measure_learning.py --output FOLDER [--data-set voc]
 
-Training images to learn from, images for choices to measure on. The test images judge the best choice only,
-which trains with three seeds. An interrupted run continues. A folder of ``fwcrf experiment joint`` has the
-features already.
+Training images to learn from, images for choices to measure on. The test images judge the best choice and the
+defaults of ``fwcrf train`` only, which train with three seeds. An interrupted run continues. A folder of
+``fwcrf experiment joint`` has the features already.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from fwcrf.apps.experiments.learning_choices import CHOICES, CNN, START, UPDATES
 from fwcrf.apps.experiments.tables import Row, as_csv
 
 SEEDS = (0, 1, 2)
+# The defaults of ``fwcrf train``, with the network frozen and with its head.
+DEFAULTS = ("weights per label, temperature", "head, weights per label, temperature")
 
 
 def main() -> None:
@@ -45,24 +47,30 @@ def main() -> None:
     (given.output / f"choices-{given.data_set}.csv").write_bytes(as_csv(rows))
     if given.data_set == "camvid":
         record("choices-camvid", rows)
-        record("chosen-camvid", on_test_images(trials, best(rows, runs.benchmark.measure)))
+        judged = dict.fromkeys([best(rows, runs.benchmark.measure), *map(named, DEFAULTS)])
+        record("chosen-camvid", on_test_images(trials, list(judged)))
 
 
 def best(rows: Sequence[Row], measure: str) -> Choice:
     """The choice with the highest mean IoU on the images for choices."""
-    label = max(rows, key=lambda row: float(row[measure] or 0))["learned"]
+    return named(str(max(rows, key=lambda row: float(row[measure] or 0))["learned"]))
+
+
+def named(label: str) -> Choice:
     return next(choice for choice in CHOICES if choice.label == label)
 
 
-def on_test_images(trials: Trials, chosen: Choice) -> list[Row]:
-    """Rows of the network, the tuned Potts CRF, and the chosen way with each seed, on the test images."""
-    rows: list[Row] = []
-    for seed in SEEDS:
-        judging = replace(trials, split=TEST, seed=seed)
-        choices = [CNN, START, chosen] if seed == SEEDS[0] else [START, chosen]
-        judging.complete(choices)
-        found = judging.rows(choices)
-        rows += [{"learned": row["learned"], "seed": seed} | row for row in found[-1 if seed else 0 :]]
+def on_test_images(trials: Trials, judged: Sequence[Choice]) -> list[Row]:
+    """Rows of the network, the tuned Potts CRF, and each judged way with each seed, on the test images."""
+    untrained = [CNN, START]
+    first = replace(trials, split=TEST, seed=SEEDS[0])
+    first.complete(untrained)
+    rows = [{"learned": row["learned"], "seed": SEEDS[0]} | row for row in first.rows(untrained)]
+    for choice in judged:
+        for seed in SEEDS:
+            judging = replace(trials, split=TEST, seed=seed)
+            judging.complete([START, choice])
+            rows.append({"learned": choice.label, "seed": seed} | judging.rows([choice])[0])
     return rows
 
 

@@ -25,6 +25,7 @@ from fwcrf.apps.experiments.joint_plans import (
     head_alone,
     model,
     potts,
+    recipes_for,
     together,
 )
 from fwcrf.apps.experiments.joint_runs import Result, Runs, Task
@@ -73,6 +74,16 @@ def test_all_solvers_are_trained_outside_of_quick_mode(made, tmp_path):
         for recipe in ("paper", "Adam"):
             label = f"{solver}, joint ({recipe})"
             assert label in labels and start_of(label) in labels
+
+
+def test_recipes_have_the_epochs_of_their_benchmark(made, tmp_path):
+    """On VOC, the recipe by Adam has four epochs."""
+    for title, found in (("CamVid", [3, 2]), ("VOC", [3, 4])):
+        recipes = recipes_for(title)
+        assert [recipe.epochs for recipe in recipes] == found
+        tasks = joint.listed(PAPER, setup_of(made, tmp_path), recipes)
+        heads = [tasks[head_alone(recipe).label][0].plan for recipe in recipes]
+        assert [plan.recipe.epochs for plan in heads] == found
 
 
 def test_seeds_are_trained_one_after_another_each_with_its_longest_training_first(made, tmp_path):

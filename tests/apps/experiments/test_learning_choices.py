@@ -82,6 +82,16 @@ def test_results_are_kept_and_judged(trials, monkeypatch):
     assert "counts" not in replace(trials, updates=3).kept(choices[2])
 
 
+def test_each_seed_of_a_training_has_a_file_and_an_untrained_choice_has_one(trials, monkeypatch):
+    other, choice = replace(trials, seed=1), Choice("two weights", ("weights",))
+    for each in (trials, other):
+        each.complete([START, choice])
+    assert trials.kept(START).path == other.kept(START).path
+    assert trials.kept(choice)["counts"] and other.kept(choice)["counts"]
+    monkeypatch.setattr(Trials, "__call__", lambda *_: pytest.fail("measured again"))
+    trials.complete([START, choice])
+
+
 def test_logits_of_the_frozen_network_are_found_once(trials, monkeypatch):
     """As many calls as images for choices, and the scores that each choice has by itself."""
     choices = [

@@ -39,6 +39,15 @@ def test_any_size_comes_back(size):
     assert ESPNet(5).eval()(torch.zeros(2, 3, *size)).shape == (2, 5, *size)
 
 
+def test_channels_that_are_no_classes_are_left_out():
+    torch.manual_seed(0)
+    whole, cut = ESPNet(6, p=1, q=1).eval(), ESPNet(5, p=1, q=1, extra=1).eval()
+    cut.load_state_dict(whole.state_dict())
+    image = torch.randn(1, 3, 32, 40)
+    with torch.no_grad():
+        assert torch.equal(cut(image), whole(image)[:, :5])
+
+
 def test_every_parameter_has_a_gradient():
     net = ESPNet(10, p=1, q=1)
     net(torch.randn(2, 3, 32, 32)).square().mean().backward()

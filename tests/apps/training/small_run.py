@@ -31,8 +31,13 @@ def config(folder: Path, **changes: Any) -> Config:
     values: dict[str, Any] = {
         "data": {"name": "splits", "root": str(root), "crop": [25, 25]},
         "model": {"name": "own"},
-        "crf": {"noise": 0.01, "num_steps": 2},
-        "optimizer": {"cnn_lr": 0.01},
+        "crf": {
+            "noise": 0.01,
+            "num_steps": 2,
+            "learnable": ["weights", "compatibility"],
+            "weights": "full",
+        },
+        "optimizer": {"name": "sgd", "cnn_lr": 0.01},
         "epochs": 3,
         "batch_size": 2,
         "run": {"workers": 0, "checkpoint_every": 2},

@@ -23,7 +23,25 @@ def test_those_that_come_along(name):
     config = read_config(name)
     if config.crf is not None:
         assert build.crf(config.crf, 3).num_steps == 5
-    assert config.data.scale == (0.5, 2.0) and config.data.flip == 0.5 and config.optimizer.power == 0.9
+    augmented = ((0.5, 2.0), 0.5) if name != "joint-camvid" else ((1.0, 1.0), 0.0)  # as it was measured
+    assert (config.data.scale, config.data.flip) == augmented and config.optimizer.power == 0.9
+
+
+def test_a_config_with_a_crf_has_the_measured_recipe():
+    """The optimizer's defaults follow from the CRF, unless the config names an optimizer."""
+    joint = Config.of(changed(crf={}))
+    crf = build.crf(joint.crf, 5)
+    assert {name for name, _ in crf.named_parameters()} == {"weights", "log_temperature"}
+    assert crf.weights.shape == (2, 5) and crf.skip == 0.5
+    assert (joint.optimizer.name, joint.optimizer.cnn_lr, joint.optimizer.crf_lr) == ("adam", 3e-5, 0.02)
+    assert Config.of(changed(crf={}, optimizer={"crf_lr": 0.5})).optimizer.cnn_lr == 3e-5
+    alone, named = Config.of(changed()), Config.of(changed(crf={}, optimizer={"name": "sgd"}))
+    assert (alone.optimizer.name, alone.optimizer.cnn_lr) == ("sgd", 0.001)
+    assert (named.optimizer.cnn_lr, named.optimizer.crf_lr) == (0.001, 0.01)
+    # The packaged config of CamVid states the defaults.
+    camvid = read_config("joint-camvid")
+    assert camvid.optimizer == joint.optimizer
+    assert (camvid.crf.learnable, camvid.crf.weights) == (joint.crf.learnable, joint.crf.weights)
 
 
 def test_the_papers_three_phases():
@@ -38,6 +56,7 @@ def test_the_papers_three_phases():
     crf = build.crf(joint.crf, 21)
     assert sum(p.numel() for p in crf.parameters()) == 1323  # as the paper counts
     assert crf.skip == 0.5
+    assert {c.optimizer.name for c in (pretrain, finetune, joint, city)} == {"sgd"}
 
 
 @pytest.mark.parametrize(("solver", "skip"), [("mf", 0.0), ("l2fw", 0.5), ("efw", 0.5), ("pgd", 0.5)])
@@ -76,7 +95,7 @@ def test_a_tuned_start_can_be_written():
     (changed(crf={"kernels": [{"kind": "spatial", "xy": -1}]}), r"xy -1; expected positive numbers"),
     (changed(crf={"penalty": -1}), r"crf.penalty is -1.0; expected a number of 0 or more"),
     (changed(crf={"penalty": 1, "learnable": []}), r"crf.learnable is empty"),
-    (changed(crf={}, optimizer={"crf_lrs": {"skip": 1}}), r"'skip', which is not learned; .*weights, compat"),
+    (changed(crf={}, optimizer={"crf_lrs": {"skip": 1}}), r"'skip', which is not learned; .*weights, temper"),
     (changed(crf={}, optimizer={"crf_lrs": {"weights": "fast"}}), r"crf_lrs.weights is 'fast'; expected a"),
     (changed(optimizer={"crf_lrs": {"skip": 1}}), r"names of crf.learnable \(empty\)"),
     (changed(optimizer={"crf_rl": 1}), r"optimizer.crf_rl is not known; .*; did you mean crf_lr\?"),
@@ -109,6 +128,8 @@ def test_files_and_changes(tmp_path):
     assert differences(config.mapping(), read_config(path).mapping()) == [
         "data.crop",
         "crf",
+        "optimizer.name",
+        "optimizer.crf_lr",
         "optimizer.weight_decay",
     ]
 

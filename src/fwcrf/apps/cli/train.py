@@ -16,7 +16,7 @@ def train(
         typer.Argument(
             metavar="CONFIG",
             help="A YAML file, or the name of a built-in config: pretrain, finetune-voc, "
-            "finetune-cityscapes, joint-voc, joint-cityscapes, joint-small.",
+            "finetune-cityscapes, joint-voc, joint-cityscapes, joint-camvid, joint-small.",
             show_default=False,
         ),
     ],

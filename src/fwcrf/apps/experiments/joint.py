@@ -24,6 +24,7 @@ from fwcrf.apps.experiments.joint_plans import (
     Weights,
     head_alone,
     potts,
+    recipes_for,
     together,
 )
 from fwcrf.apps.experiments.joint_runs import Result, Runs, Task
@@ -58,7 +59,8 @@ def run(setup: Setup, name: str, make: Callable[[Setup], Benchmark]) -> Outcome:
     first = {CNN: Task("untrained", Plan(CNN)), PAPER_POTTS: Task("untrained", potts(PAPER, PAPER_POTTS))}
     runs.complete([TUNE, *first.values()])
     tuned = runs.weights(TUNE)
-    tasks = {label: [task] for label, task in first.items()} | listed(tuned, setup)
+    recipes = recipes_for(runs.benchmark.title)
+    tasks = {label: [task] for label, task in first.items()} | listed(tuned, setup, recipes)
     everything = [task for each in tasks.values() for task in each]
     tell_forecast(runs.forecast(everything), setup)
     runs.complete([task for task in everything if task.kind == "untrained"])
@@ -68,10 +70,10 @@ def run(setup: Setup, name: str, make: Callable[[Setup], Benchmark]) -> Outcome:
     return outcome(name, runs.benchmark, setup, found, tuned)
 
 
-def listed(tuned: Weights, setup: Setup) -> dict[str, list[Task]]:
+def listed(tuned: Weights, setup: Setup, recipes: Sequence[Recipe] = RECIPES) -> dict[str, list[Task]]:
     """The tasks of all models besides the first two, by label, a task per seed if the seed matters."""
     found = {TUNED_POTTS: [Task("untrained", potts(tuned, TUNED_POTTS))]}
-    for recipe in RECIPES:
+    for recipe in recipes:
         head = head_alone(recipe)
         found[head.label] = [Task("trained", head, seed) for seed in setup.seeds]
         found[then_potts(head.label)] = [Task("potts_after", head, seed) for seed in setup.seeds]
@@ -140,7 +142,8 @@ def outcome(name: str, benchmark: Benchmark, setup: Setup, found: Results, tuned
         )
     sizes = {split: len(benchmark.splits[split]) for split in (TRAIN, VAL, TEST)}
     most = 1 if setup.quick else setup.epochs or 10**6
-    epochs = ", ".join(f"{min(r.epochs, most)} epochs by the recipe {r.name!r}" for r in RECIPES)
+    recipes = recipes_for(benchmark.title)
+    epochs = ", ".join(f"{min(r.epochs, most)} epochs by the recipe {r.name!r}" for r in recipes)
     return Outcome(
         name,
         f"Network and CRF trained together on {benchmark.title}",

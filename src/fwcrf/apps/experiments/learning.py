@@ -27,6 +27,8 @@ from fwcrf.torch_ops.printed import in_one_line
 
 # Parameters that every training of a CRF learns, as keys of ``Result.moved``.
 PARAMETERS = ("network", "weights", "compatibility")
+# Settings of the CRF that a variant does not name: the 3 L^2 parameters of the paper.
+_PAPER = {"learnable": ["weights", "compatibility"], "weights": "full"}
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,10 @@ class Learning:
                 "name": "own", "batch_norm": "frozen",
                 "settings": {"weights": str(self.setup.weights), "canvas": None if self.setup.quick else 513},
             },
-            "crf": variant.crf,
-            "optimizer": {"cnn_lr": 0.001, "crf_lr": 0.01, "weight_decay": 0.0, **variant.optimizer},
+            "crf": None if variant.crf is None else {**_PAPER, **variant.crf},
+            "optimizer": {
+                "name": "sgd", "cnn_lr": 0.001, "crf_lr": 0.01, "weight_decay": 0.0, **variant.optimizer
+            },
             "epochs": epochs,
             "batch_size": min(4, self.num_images),
             "micro_batch": 1,

@@ -108,6 +108,8 @@ CHOICES = (
     Choice("head ..., boundary", head_rate=3e-5, loss="boundary"),
     Choice("head ..., balanced", head_rate=3e-5, loss="balanced"),
     Choice("head ..., head's rate 0.0003", head_rate=3e-4),
+    Choice("head, weights per label, temperature", weights="label", head_rate=3e-5),
+    Choice("head, matrix ...", _ALL, head_rate=3e-5),
     Choice("head, matrix ..., penalty 0.1", _ALL, head_rate=3e-5, penalty=0.1),
 )  # fmt: skip
 
@@ -327,15 +329,18 @@ class Trials:
         return self.runs.files.sample(split, index, model.network)
 
     def kept(self, choice: Choice) -> Kept:
-        benchmark = self.runs.benchmark
+        """The file of a choice; one for each seed, if the choice is trained and the seed is not 0."""
+        benchmark, seed = self.runs.benchmark, self.seed if choice.trained else 0
         about = {
-            "choice": asdict(choice), "tuned": asdict(self.tuned), "updates": self.updates, "seed": self.seed,
+            "choice": asdict(choice), "tuned": asdict(self.tuned), "updates": self.updates, "seed": seed,
             "crop": self.crop, "weights": benchmark.digest, "quick": benchmark.quick,
             "images": {split: benchmark.splits[split].names for split in (TRAIN, self.split)},
         }  # fmt: skip
         name = "".join(c if c.isalnum() else "-" for c in choice.label)
         if self.split != VAL:
             name += f"-{self.split}"
+        if seed:
+            name += f"-{seed}"
         return Kept(
             self.runs.setup.output / "kept" / f"choices-{benchmark.title.lower()}" / f"{name}.json", about
         )

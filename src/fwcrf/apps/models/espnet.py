@@ -38,12 +38,16 @@ class ESPNet(nn.Module):
 
     ``p`` and ``q`` are the numbers of ESP blocks at a quarter and at an eighth of the resolution. Height and
     width are multiples of 8; images of other sizes are padded by their border, and the logits are cropped.
+    Channels of weights that are not classes, such as one for ignored pixels, come last: ``extra`` is their
+    number, and ``forward`` leaves them out.
     """
 
     normalization = CAMVID
 
-    def __init__(self, num_classes: int = 12, p: int = 2, q: int = 8) -> None:
+    def __init__(self, num_classes: int = 12, p: int = 2, q: int = 8, extra: int = 0) -> None:
         super().__init__()
+        self.num_classes: int = num_classes
+        num_classes += extra
         self.encoder: Encoder = Encoder(num_classes, p, q)
         self.br: nn.BatchNorm2d = nn.BatchNorm2d(num_classes, eps=_EPS)
         self.up_l3: nn.Sequential = nn.Sequential(_doubled(num_classes))
@@ -66,7 +70,7 @@ class ESPNet(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         height, width = x.shape[-2:]
         x = F.pad(x.flip(1), (0, -width % 8, 0, -height % 8), mode="replicate")
-        return self.classifier(self.features(x))[..., :height, :width]
+        return self.classifier(self.features(x))[:, : self.num_classes, :height, :width]
 
     def features(self, x: Tensor) -> Tensor:
         """Input of the last layer at half the resolution, for images with blue first."""

@@ -17,6 +17,7 @@ from fwcrf.apps.models import (
     DeepLabv3MobileNetV2,
     DeepLabv3PlusXception65,
     DeepLabv3ResNet101,
+    ESPNet,
     load,
     mobilenetv2,
     read_state,
@@ -28,6 +29,7 @@ from fwcrf.layer import DenseCRF
 
 NETWORKS: dict[str, Any] = {
     "mobilenetv2": DeepLabv3MobileNetV2,
+    "espnet": ESPNet,
     "resnet101": DeepLabv3ResNet101,
     "xception65": DeepLabv3PlusXception65,
 }
