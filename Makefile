@@ -114,7 +114,7 @@ NATIVE = PYTHON=$(CURDIR)/$(BIN)/python CMAKE=$(CURDIR)/$(BIN)/cmake NINJA=$(CUR
 test-arm: $(VENV)/.tools ## the native core for aarch64, run by qemu, against stored answers
 	$(NATIVE) sh tests/reliability/arm_test.sh $(ARGS)
 
-test-compilers: $(VENV)/.package ## the native core by Clang, by GCC for Windows, and on threads of its own (ARGS=clang for a part)
+test-compilers: $(VENV)/.package ## the native core by Clang, for Windows and macOS, and on threads of its own (ARGS=clang for a part)
 	$(NATIVE) sh tests/reliability/compilers_test.sh $(ARGS)
 
 lock: ## write locks/ anew: the hashes of the versions in constraints.txt (needs Python 3.11)

@@ -4,6 +4,7 @@
 #   clang     Clang without OpenMP, as on macOS: stored answers, random cases, and tests of the Python part on two threads
 #   clang-cl  the options that CMake gives to clang-cl, as on Windows; nothing is compiled without Microsoft's headers
 #   mingw     GCC for Windows: programs, which run if wine is installed
+#   macos     Clang with Apple's headers, for Apple's processors: programs, which nothing here can run
 # PYTHON, CMAKE and NINJA come from the Makefile.
 set -e
 configure() {
@@ -69,11 +70,21 @@ mingw() {
     fi
 }
 
+# Zig's Clang brings the headers and stubs of macOS. Not optimised: only errors are looked for.
+macos() {
+    zig=$(pwd)/build/compilers/zig
+    [ -d "$zig" ] || "$PYTHON" -m pip install --quiet --target "$zig" ziglang==0.17.0
+    configure macos -DCMAKE_SYSTEM_NAME=Darwin -DCMAKE_SYSTEM_PROCESSOR=arm64 "-DCMAKE_CXX_COMPILER=$zig/ziglang/zig;c++" \
+        -DCMAKE_CXX_COMPILER_TARGET=aarch64-macos.11.0 -DCMAKE_OSX_SYSROOT= -DCMAKE_OSX_DEPLOYMENT_TARGET= \
+        -DCMAKE_BUILD_TYPE=Debug "-DCMAKE_CXX_FLAGS_DEBUG=-O0 -fno-sanitize=undefined"
+    "$CMAKE" --build $build
+}
+
 mkdir -p build/compilers
-for part in ${*:-threads clang clang-cl mingw}; do
+for part in ${*:-threads clang clang-cl mingw macos}; do
     case $part in
-    threads | clang | mingw) $part ;;
+    threads | clang | mingw | macos) $part ;;
     clang-cl) clang_cl ;;
-    *) echo "$part is no part; expected threads, clang, clang-cl or mingw" >&2 && exit 2 ;;
+    *) echo "$part is no part; expected threads, clang, clang-cl, mingw or macos" >&2 && exit 2 ;;
     esac
 done
