@@ -24,6 +24,8 @@ from monai.transforms import (  # noqa: E402
 
 from fwcrf.integrations.monai import CRF, DenseCRF, DenseCRFd  # noqa: E402
 
+# Where pydicom is, MONAI's loaders would rather decode on a GPU, and say so.
+pytestmark = pytest.mark.filterwarnings("ignore:NvImgCodec")
 KERNELS = (Spatial(2.0), Bilateral(8.0, 40.0, weight=3.0))
 AFFINE = torch.tensor(
     [[-0.8, 0, 0, 5], [0, 0.7, -1.0, 3], [0, 0.3, 2.5, 1], [0, 0, 0, 1.0]], dtype=torch.float64
@@ -178,7 +180,6 @@ def write_series(folder, values):
     return affine
 
 
-@pytest.mark.filterwarnings("ignore:NvImgCodec")  # MONAI would rather decode on a GPU
 def test_a_series_of_a_scanner_keeps_its_place(tmp_path):
     """DICOM, by MONAI's reader, refined in millimetres, and saved as NIfTI."""
     pytest.importorskip("pydicom", reason="pydicom is not installed: make integrations")

@@ -387,6 +387,29 @@ def test_pixels_that_several_masks_claim_are_not_void_and_give_no_warning():
     assert not labels.any() and len(p) == 3 and p[2].max() < 1e-6
 
 
+@pytest.mark.parametrize("make", [mask2former, oneformer])
+def test_the_callable_for_images_of_several_sizes_in_one_batch(make, tmp_path):
+    """OneFormer's processor has a tokenizer, for the task."""
+    model, kind = make()
+    size, options = {"shortest_edge": 64, "longest_edge": 100}, {"kernels": [Spatial(3.0)]}
+    if make is oneformer:
+        names = {str(label): {"isthing": 0, "name": str(label)} for label in range(5)}
+        (tmp_path / "classes.json").write_text(json.dumps(names))
+        letters = [chr(code) for code in range(33, 127)]
+        words = [*letters, *(f"{one}</w>" for one in letters), "<|startoftext|>", "<|endoftext|>"]
+        tokens = transformers.CLIPTokenizer(vocab={word: k for k, word in enumerate(words)}, merges=[])
+        processor = transformers.OneFormerProcessor(
+            kind(size=size, repo_path=str(tmp_path), class_info_file="classes.json"), tokens,
+            max_seq_length=7, task_seq_length=7,
+        )  # fmt: skip
+    else:
+        processor = kind(size=size)
+    both = hf.Segmenter(model.eval(), processor, **options)([Image.fromarray(one) for one in images()])
+    for segments, (height, width) in zip(both, SIZES, strict=True):
+        cover = sum(np.asarray(one["mask"]).astype(int) for one in segments)
+        assert cover.shape == (height, width) and (cover == 255).all()
+
+
 # --- masks ----------------------------------------------------------------------------------------
 
 

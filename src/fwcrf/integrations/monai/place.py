@@ -58,12 +58,11 @@ def places(pred: Any, image: Any, dims: int, count: int, units: Units, resize: R
     same = _same_grid(pred, image, dims)
     affines = [one.affine.double().cpu().expand(count, -1, -1) for one in placed]
     if len(placed) == 2 and same:
-        _check_equal(*affines, dims)
+        _check_equal(affines[0], affines[1], dims)
     aligns: list[Align | None] = [None] * count
     if len(placed) == 2 and not same and resize is not None:
-        aligns = [
-            _align(*each, (image.shape[-dims:], pred.shape[-dims:])) for each in zip(*affines, strict=True)
-        ]
+        grids = image.shape[-dims:], pred.shape[-dims:]
+        aligns = [_align(scores, picture, grids) for scores, picture in zip(*affines, strict=True)]
     if units == "voxels":
         return [Place(None, align) for align in aligns]
     target = metadata_of(pred, image, dims, resize).affine.double().cpu().expand(count, -1, -1)
