@@ -101,12 +101,35 @@ def test_kernels_that_are_not_symmetric(normalization):
         assert float(found.bound) <= float(energies.min())
 
 
+def test_steps_raise_the_bound_of_strong_edges():
+    """Where hardly a label can be left out. The bound of the convexified energy is looser still."""
+    gaps = []
+    for seed in range(6):
+        E = energy([Potts(torch.tensor(w).double()) for w in (2.0, 3.0)], 2.0, seed, forbidden=seed % 2 == 1)
+        least = float(values(E)[1].min())
+        bounds = [float(fwcrf.certificate(E, steps=steps).bound) for steps in (0, 1, 12, 100)]
+        assert bounds == sorted(bounds) and bounds[-1] <= least
+        convex = fwcrf.minimize(E, "convex-fw", num_steps=50, trace=True).trace[-1]
+        assert float(convex.value - convex.gap) < bounds[0]
+        gaps.append([least - bound for bound in bounds])
+    before, _, after, long = torch.tensor(gaps).mean(0).tolist()
+    assert after < 0.6 * before and long < 0.4 * before
+
+
+def test_images_of_a_batch_have_the_bounds_that_they_have_alone():
+    E = energy(2.0, 2.0, 1)
+    two = fwcrf.certificate(Energy(E.pairwise, torch.stack([E.unary, 2 * E.unary])))
+    for k in range(2):
+        alone = fwcrf.certificate(Energy(E.pairwise, (k + 1) * E.unary))
+        assert float(two.bound[k]) == pytest.approx(float(alone.bound), abs=1e-9)
+
+
 @pytest.mark.parametrize("kind", COMPATIBILITIES)
 def test_the_bound_of_a_solution(kind):
     E = energy(COMPATIBILITIES[kind], 3.0, 1)
     found = fwcrf.minimize(E, "l2fw", num_steps=3)
     assert float(found.bound) <= float(values(E)[1].min()) <= float(found.energy) + 1e-9
-    assert float(found.bound) == float(fwcrf.certificate(E, rounds=1).bound)
+    assert float(found.bound) == float(fwcrf.certificate(E, rounds=1, steps=0).bound)
     two = Energy(E.pairwise, torch.stack([E.unary, 2 * E.unary]))
     both = fwcrf.minimize(two, "l2fw", num_steps=3).bound
     assert float(both[0]) == pytest.approx(float(found.bound), abs=1e-9)

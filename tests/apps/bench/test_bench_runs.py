@@ -193,12 +193,12 @@ def test_points_are_measured_by_spread_and_size(monkeypatch, capsys):
 def test_labels_of_graphs(monkeypatch, capsys):
     """Our methods on small models of each kind, and the cells of the table."""
     models = [("glass", graph_map.spin_glass(6, 0), None), ("potts", graph_map.potts(6, 2, 0.5), None)]
-    models += [("stereo", graph_map.stereo(6, 8, 5), None)]
+    models += [("stereo", graph_map.stereo(6, 8, 5), None), ("chains", graph_map.side_chains(9, 0), None)]
     monkeypatch.setattr(graph_map, "instances", lambda quick: iter(models))
     ours = {name: call for name, call in graph_map.METHODS.items() if name not in ("toulbar2", "PyMaxflow")}
     monkeypatch.setattr(graph_map, "METHODS", ours)
     found = graph_map.run(TINY)["instances"]
-    assert list(found) == ["glass", "potts", "stereo"]
+    assert list(found) == ["glass", "potts", "stereo", "chains"]
     for each in found.values():
         assert each["default"]["proven"] and each["default"]["energy"] == pytest.approx(each["best"])
         assert all(each[method]["energy"] >= each["best"] - 1e-9 for method in ours)

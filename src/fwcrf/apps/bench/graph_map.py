@@ -7,6 +7,7 @@ model with truncated linear costs. Seconds are of the processor: other programs 
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
@@ -67,6 +68,27 @@ def stereo(height: int, width: int, labels: int) -> SparseMRF:
     )
 
 
+def side_chains(residues: int, seed: int) -> SparseMRF:
+    """Rotamers of residues that are packed in space: 3 to 27 labels per node, and large costs of overlaps."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    sizes = torch.tensor([3, 9, 9, 18, 27])[torch.randint(0, 5, (residues,), generator=generator)]
+    labels, side = int(sizes.max()), math.ceil(residues ** (1 / 3) - 1e-9)
+    places = torch.cartesian_prod(*[torch.arange(float(side), dtype=torch.float64)] * 3)[:residues]
+    places = 5.5 * places + 0.8 * normal(residues, 3)  # in Angstrom
+    ends = places[:, None] + 1.5 * normal(residues, labels, 3)  # of the side chain, by rotamer
+    unary = normal(residues, labels).square()
+    unary[torch.arange(labels) >= sizes[:, None]] = torch.inf
+    edges = torch.combinations(torch.arange(residues))
+    edges = edges[(places[edges[:, 0]] - places[edges[:, 1]]).norm(dim=1) < 7.5]
+    apart = torch.cdist(ends[edges[:, 0]], ends[edges[:, 1]])
+    overlap, contact = (3.0 - apart).clamp(min=0).square(), (-(apart - 4.0).square()).exp()
+    return SparseMRF(unary, edges, 10 * overlap - 0.5 * contact, cardinalities=sizes)
+
+
 def instances(quick: bool) -> Iterator[tuple[str, SparseMRF, float | None]]:
     """Names, models, and the best energy known before."""
     if (data() / "mrf").exists():
@@ -77,6 +99,7 @@ def instances(quick: bool) -> Iterator[tuple[str, SparseMRF, float | None]]:
     )
     yield f"Potts {64 if quick else 128}, 5 labels", potts(64 if quick else 128, 5, 0.7), None
     yield f"Potts {128 if quick else 512}, 2 labels", potts(128 if quick else 512, 2, 1.0), None
+    yield "side chains, 3 to 27 labels", side_chains(40 if quick else 120, 0), None
     yield "stereo-like, 16 labels", stereo(60, 80, 16) if quick else stereo(120, 160, 16), None
 
 
