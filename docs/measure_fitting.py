@@ -25,15 +25,15 @@ from fwcrf.apps.experiments.tables import Row
 from fwcrf.apps.fitting import Options
 
 WEIGHTS = ("lambda", "weights")
+# Beside lambda and the weights; the loss is Lovasz-softmax and the rate 0.05 unless named.
 CANDIDATES = {
-    f"{loss}, rate {rate:g}": Options(loss=loss, rate=rate)
-    for loss in ("lovasz", "cross-entropy")
-    for rate in (0.05, 0.15)
-} | {
-    "cross-entropy, no bandwidths": Options(loss="cross-entropy", learn=WEIGHTS),
-    "cross-entropy, weights per label": Options(loss="cross-entropy", learn=(*WEIGHTS, "label-weights")),
-    "cross-entropy, compatibility": Options(loss="cross-entropy", learn=(*WEIGHTS, "compatibility")),
-    "lovasz, compatibility": Options(loss="lovasz", learn=(*WEIGHTS, "compatibility")),
+    "bandwidths": Options(learn=(*WEIGHTS, "bandwidths")),
+    "bandwidths, cross-entropy": Options(learn=(*WEIGHTS, "bandwidths"), loss="cross-entropy"),
+    "no more, cross-entropy": Options(learn=WEIGHTS, loss="cross-entropy"),
+    "weights per label, cross-entropy": Options(learn=(*WEIGHTS, "label-weights"), loss="cross-entropy"),
+    "compatibility, cross-entropy": Options(learn=(*WEIGHTS, "compatibility"), loss="cross-entropy"),
+    "compatibility": Options(learn=(*WEIGHTS, "compatibility")),
+    "compatibility, rate 0.15": Options(learn=(*WEIGHTS, "compatibility"), rate=0.15),
 }
 
 

@@ -26,7 +26,9 @@ START = Settings(
     ],
     balance=0.0,
 )
-FAST = Options(num_steps=10, crop=40, rate=0.5, penalty=0.001)
+FAST = Options(
+    learn=("lambda", "weights", "bandwidths"), loss="lovasz", num_steps=10, crop=40, rate=0.5, penalty=0.001
+)
 
 
 @pytest.fixture

@@ -42,7 +42,7 @@ def fit(
         typer.Option(
             metavar="GROUP",
             help="Parameters to fit: lambda, weights, bandwidths, label-weights or compatibility "
-            "(repeatable; default: the first three).",
+            "(repeatable; default: lambda, weights and compatibility).",
         ),
     ] = None,
     loss: Annotated[

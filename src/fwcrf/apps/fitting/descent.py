@@ -34,9 +34,9 @@ _VOID = -100
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a fit."""
+    """Options of a fit. The defaults of ``learn``, ``loss`` and ``rate`` were chosen by cross-validation."""
 
-    learn: tuple[str, ...] = ("lambda", "weights", "bandwidths")  # of GROUPS
+    learn: tuple[str, ...] = ("lambda", "weights", "compatibility")  # of GROUPS
     loss: Literal["lovasz", "cross-entropy"] = "lovasz"
     num_steps: int = 60  # of Adam
     batch: int = 2  # crops per step
