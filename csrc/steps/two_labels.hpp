@@ -22,7 +22,7 @@ template <typename T> struct TwoLabels {
 
     // True if two_labels supports all terms and updates.
     static bool takes(const StepArgs<T>& a) {
-        if (a.channels != 2 || a.shared || a.plain || a.goal || a.other || a.sum || a.dual || a.slopes || a.bound ||
+        if (a.channels != 2 || a.shared || a.plain || a.goal || a.other || a.spreads || a.sum || a.dual || a.slopes || a.bound ||
             !a.unary)
             return false;
         const Start<T>* const s = a.start;
