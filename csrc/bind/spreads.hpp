@@ -13,7 +13,9 @@ template <typename T> class Spreads {
   public:
     // An allocator of memory that is not cleared.
     struct Uncleared : BlockAllocator<T> {
-        template <typename U> struct rebind { using other = Uncleared; };
+        template <typename U> struct rebind {
+            using other = Uncleared;
+        };
         Uncleared() = default;
         template <typename U> void construct(U* at) noexcept { ::new (static_cast<void*>(at)) U; }
     };

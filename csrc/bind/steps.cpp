@@ -174,11 +174,10 @@ template <typename T> class Model {
     // Runs the updates `moves`, rows of (map, scale, keep, step, unary, lean, dual), from x, (images, n, labels), or
     // from the result of `before`; each update writes its array of `outs`. `potts` holds a weight per term; a term
     // with a matrix, (labels, labels), in `matrices` has no Potts weight. `goals`, `points` and `rates`: see StepArgs.
-    // `spreads` is filled with the spread x of every update. `before_spreads` holds the ones of the run whose steps have
-    // their derivatives here, from the last to the first; the derivatives in weights of lattices, in `tables`, one per
-    // term, need them.
-    // Returns (x is finite, MessageBound::all, MessageBound::last, StepArgs::reads of all images); the bounds are 0
-    // unless `noted`.
+    // `spreads` is filled with the spread x of every update. `before_spreads` holds the ones of the run whose steps
+    // have their derivatives here, from the last to the first; the derivatives in weights of lattices, in `tables`, one
+    // per term, need them. Returns (x is finite, MessageBound::all, MessageBound::last, StepArgs::reads of all images);
+    // the bounds are 0 unless `noted`.
     std::tuple<bool, double, double, std::vector<std::int64_t>>
     run(In<T, 3> x, std::optional<First> before, Maybe<T, 3> unary, In<double, 1> potts,
         std::vector<Maybe<T, 2>> matrices, In<double, 2> moves, std::vector<std::optional<Out<T, 3>>> outs,
@@ -240,7 +239,8 @@ template <typename T> class Model {
             for (const auto& m : matrices) require(!m, "Potts terms for many labels");
         }
         require(!spreads || labels <= most_labels(), "few labels for spreads");
-        require(!point_spreads || (point_spreads->fits(images, steps, terms) && !others.empty()), "spreads of the points");
+        require(!point_spreads || (point_spreads->fits(images, steps, terms) && !others.empty()),
+                "spreads of the points");
         require(tables.empty() || (tables.size() == terms && !others.empty()), "tables of every term");
         // Two labels have a lattice of single values, which is blurred without lines, and no rows.
         bool rows = labels > 2 || !others.empty() || sum || dual || noted || spreads;

@@ -78,8 +78,8 @@ template <typename T, int NV> struct CoarseGrid {
     struct Taken {
         Team team;
         Range rows;
-        std::int64_t cell;  // next cell of the current coarse line
-        std::int64_t next;  // next coarse row to be gathered
+        std::int64_t cell;   // next cell of the current coarse line
+        std::int64_t next;   // next coarse row to be gathered
         T* plain = nullptr;  // (coarse rows, coarse) or null: gets the coarse rows before `middle`
     };
     Taken nothing(Team team) const {

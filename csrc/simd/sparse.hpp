@@ -13,38 +13,47 @@ template <typename T, int NV> inline std::uint64_t present(const T* row) {
     for (int k = 0; k < NV; ++k) found |= bits(load(row + k * W) != T(0)) << k * W;
     return found;
 }
-// Calls act(entry) for each bit.
-template <typename F> inline void for_bits(std::uint64_t bits, F&& act) {
-    for (; bits; bits &= bits - 1) act(__builtin_ctzll(bits));
+// Calls act(four entries, their values) until all entries of a row had their turn; missing entries are 0. In fours the
+// number of turns is nearly always the same, so that the processor foresees it.
+template <typename T, typename F> inline void for_fours(std::uint64_t entries, const T* row, F&& act) {
+    do {
+        std::int64_t at[4];
+        T value[4];
+        for (int j = 0; j < 4; ++j) {
+            at[j] = entries ? __builtin_ctzll(entries) : 0;
+            value[j] = entries ? row[at[j]] : T(0);
+            entries &= entries - 1;
+        }
+        act(at, value);
+    } while (entries);
 }
 
-// target = y M, for `count` rows whose entries are listed. M is (labels, NV vectors).
-template <typename T, int NV>
-inline void sparse_products(const T* y, const std::uint64_t* entries, const T* matrix, std::int64_t count, T* target) {
+// product_p = y M_p for a row y and P matrices (labels, NV vectors).
+template <typename T, int NV, int P>
+inline void sparse_products(const T* y, std::uint64_t entries, const T* const (&matrix)[P], Vec<T> (&product)[P][NV]) {
     constexpr int W = kLanes<T>, row = NV * W;
-    for (std::int64_t q = 0; q < count; ++q) {
-        Vec<T> sum[NV] = {};
-        for_bits(entries[q], [&](int s) {
-            for (int k = 0; k < NV; ++k) sum[k] += y[q * row + s] * load(matrix + s * row + k * W);
-        });
-        for (int k = 0; k < NV; ++k) store(target + q * row + k * W, sum[k]);
-    }
+    for (int p = 0; p < P; ++p)
+        for (int k = 0; k < NV; ++k) product[p][k] = Vec<T>{};
+    for_fours<T>(entries, y, [&](const std::int64_t (&at)[4], const T(&value)[4]) {
+        for (int j = 0; j < 4; ++j)
+            for (int p = 0; p < P; ++p)
+                for (int k = 0; k < NV; ++k) product[p][k] += value[j] * load(matrix[p] + at[j] * row + k * W);
+    });
 }
 
-// sum += left' y, for `count` rows, of which the entries of `left` are listed. The sum has rows of NV vectors.
-template <typename T, int NV>
-inline void sparse_outer(const T* left, const std::uint64_t* entries, const T* y, std::int64_t count, T* sum) {
+// sum_p += weight_p left' y for two rows. The sums have rows of NV vectors.
+template <typename T, int NV, int P>
+inline void sparse_outer(const T* left, std::uint64_t entries, const Vec<T> (&y)[NV], const T (&weight)[P],
+                         T* const (&sum)[P]) {
     constexpr int W = kLanes<T>, row = NV * W;
-    for (std::int64_t q = 0; q < count; ++q) {
-        Vec<T> v[NV];
-        for (int k = 0; k < NV; ++k) v[k] = load_once(y + q * row + k * W);
-        for_bits(entries[q], [&](int s) {
-            for (int k = 0; k < NV; ++k) {
-                T* const at = sum + s * row + k * W;
-                store(at, load(at) + left[q * row + s] * v[k]);
-            }
-        });
-    }
+    for_fours<T>(entries, left, [&](const std::int64_t (&at)[4], const T(&value)[4]) {
+        for (int j = 0; j < 4; ++j)
+            for (int p = 0; p < P; ++p)
+                for (int k = 0; k < NV; ++k) {
+                    T* const to = sum[p] + at[j] * row + k * W;
+                    store(to, load(to) + value[j] * weight[p] * y[k]);
+                }
+    });
 }
 
 }  // namespace

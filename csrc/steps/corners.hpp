@@ -37,7 +37,8 @@ template <typename T, int NV> struct CornerSlopes {
         for (; kEach && q + kTogether <= block.pixels; q += kTogether) {
             Vec<T> sum[W] = {};
 #pragma GCC unroll 16
-            for (int t = 0; t < kTogether; ++t) corner<C>(q + t, index + t * C, weight + t * C, 0, C, x, p, y, sum + t * C);
+            for (int t = 0; t < kTogether; ++t)
+                corner<C>(q + t, index + t * C, weight + t * C, 0, C, x, p, y, sum + t * C);
             const Vec<T> found = sums<T>(sum);
             // Lanes past the sums are 0, and may be added to the slopes of the next pixel of this block.
             const bool whole = (block.pixels - q) * C >= W;

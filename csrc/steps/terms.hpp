@@ -29,15 +29,15 @@ template <typename T, int NV> struct Terms {
     std::int64_t across;  // pixels of a line of the image
     int sliced = -1;      // the Potts lattice that `combine` reads itself
     bool matrices_too = false, potts_too = false;
-    bool shifted = false;   // a term has diagonals: P x + u reads x itself, not its lattices and grids only
-    T* matrices;            // (terms, channels, kRow)
+    bool shifted = false;  // a term has diagonals: P x + u reads x itself, not its lattices and grids only
+    T* matrices;           // (terms, channels, kRow)
     // True for a term whose matrix multiplies the blurred lattice or the coarse grid, which are smaller than the image.
     bool early[kMaxTerms] = {};
     T* products[kMaxTerms];        // blurred lattices times their matrix, (vertices, kRow)
     T* point_products[kMaxTerms];  // the same of the points
-    T* diagonal;            // (n): sum of weight * shift of the Potts terms
-    std::int64_t halo = 0;  // pixels of the previous block that grids still read
-    T* windows;             // (threads, halo + kPixels, kRow): the halo and a block
+    T* diagonal;                   // (n): sum of weight * shift of the Potts terms
+    std::int64_t halo = 0;         // pixels of the previous block that grids still read
+    T* windows;                    // (threads, halo + kPixels, kRow): the halo and a block
 
     bool is_grid(int c) const { return a.term[c].grid.axes > 0; }
     bool is_potts(int c) const { return !a.term[c].matrix; }
@@ -255,8 +255,7 @@ template <typename T, int NV> struct Terms {
         const T* const matrix = matrices + c * a.channels * kRow;
         const Range mine = share(lattice[c].vertices, team.thread, team.threads);
         if (T* const to = a.spreads ? a.spreads[step * a.terms + c] : nullptr)
-            std::memcpy(to + mine.begin * kRow, values + mine.begin * kRow,
-                        (mine.end - mine.begin) * kRow * sizeof(T));
+            std::memcpy(to + mine.begin * kRow, values + mine.begin * kRow, (mine.end - mine.begin) * kRow * sizeof(T));
         for (std::int64_t v = mine.begin; v < mine.end && early[c]; v += kPixels) {
             const std::int64_t count = v + kPixels < mine.end ? kPixels : mine.end - v, at = v * kRow;
             if (slope) add_outers({0, count}, points + at, blurred[c].own(0) + at, slope);
@@ -485,13 +484,16 @@ template <typename T, int NV> struct Terms {
         std::memset(rows, 0, block.pixels * kRow * sizeof(T));
         const Entries of_x = shifted || a.tables ? entries(block, here) : Entries{};
         const Entries of_points = work.slopes ? entries(block, others) : Entries{};
+        int waiting = -1;  // a term whose diagonal is added with the one of the next term
         for (int c = 0; c < a.terms; ++c) {
             if (is_potts(c)) continue;
             if (early[c]) kernel<true>(c, block, T(1), rows, nullptr, work);
             else add_matrix(c, block, here, others, rows, work);
-            if ((early[c] && a.term[c].shift) || shift_slopes(c))
-                add_diagonal(c, block, of_x, of_points, early[c], rows, work);
+            if (!(early[c] && a.term[c].shift) && !shift_slopes(c)) continue;
+            if (waiting >= 0) add_diagonals<2>({waiting, c}, block, of_x, of_points, rows, work);
+            waiting = waiting >= 0 ? -1 : c;
         }
+        if (waiting >= 0) add_diagonals<1>({waiting}, block, of_x, of_points, rows, work);
         Summed summed{nullptr, T(0), -1};
         if (potts_too) {
             if (work.slopes) total_minus(block, others, against);
@@ -636,29 +638,66 @@ template <typename T, int NV> struct Terms {
         return found;
     }
 
-    // The diagonal of a term with a matrix: derivatives in `shift`; if `added`, also rows += shift x M, and the slopes of
-    // the matrix.
-    void add_diagonal(int c, const Block& block, const Entries& of_x, const Entries& of_points, bool added, T* rows,
-                      Workspace& work) const {
-        alignas(64) T moved[kPixels * kRow];
-        const T *const here = work.here, *const shift = a.term[c].shift, *const matrix = matrices + c * a.channels * kRow;
-        if (of_x.few) sparse_products<T, NV>(here, of_x.of, matrix, block.pixels, moved);
-        else multiply(here, matrix, block.pixels, moved);
-        if (shift_slopes(c)) add_row_products(block, moved, work.points, shift_slopes(c));
-        if (!added || !shift) return;
-        for (std::int64_t q = 0; q < block.pixels; ++q)
-            for (int k = 0; k < NV; ++k) {
-                const std::int64_t at = q * kRow + k * W;
-                store(rows + at, load(rows + at) + shift[block.first + q] * load(moved + at));
-                if (work.slopes) store(moved + at, shift[block.first + q] * load(here + at));
+    // The diagonals of P terms with matrices: derivatives in `shift`, and of early terms also rows += shift x M, and
+    // the slopes of M.
+    template <int P>
+    void add_diagonals(const int (&term)[P], const Block& block, const Entries& of_x, const Entries& of_points, T* rows,
+                       Workspace& work) const {
+        alignas(64) T moved[P][kPixels * kRow], sum[P][kMostLabels<T> * kRow];
+        const T *matrix[P], *shift[P];
+        bool added = false, kept = !of_x.few;
+        for (int p = 0; p < P; ++p) {
+            const int c = term[p];
+            matrix[p] = matrices + c * a.channels * kRow;
+            shift[p] = early[c] ? a.term[c].shift : nullptr;
+            added = added || shift[p];
+            kept = kept || shift_slopes(c);
+            if (!of_x.few) multiply(work.here, matrix[p], block.pixels, moved[p]);
+        }
+        for (std::int64_t q = 0; q < block.pixels; ++q) {
+            Vec<T> product[P][NV], v[NV];
+            for (int k = 0; k < NV; ++k) v[k] = load(rows + q * kRow + k * W);
+            if (of_x.few) {
+                sparse_products<T, NV, P>(work.here + q * kRow, of_x.of[q], matrix, product);
+                for (int p = 0; kept && p < P; ++p)
+                    for (int k = 0; k < NV; ++k) store(moved[p] + q * kRow + k * W, product[p][k]);
+            } else {
+                for (int p = 0; p < P; ++p)
+                    for (int k = 0; k < NV; ++k) product[p][k] = load(moved[p] + q * kRow + k * W);
             }
-        if (!work.slopes) return;
-        double* const slope = work.slopes + c * a.channels * kRow;
-        if (!of_points.few) return add_outers(block, work.points, moved, slope);
-        alignas(64) T sum[kMostLabels<T> * kRow];
-        std::memset(sum, 0, a.channels * kRow * sizeof(T));
-        sparse_outer<T, NV>(work.points, of_points.of, moved, block.pixels, sum);
-        for (std::int64_t e = 0; e < a.channels * kRow; ++e) slope[e] += sum[e];
+            for (int p = 0; p < P; ++p)
+                for (int k = 0; shift[p] && k < NV; ++k) v[k] += shift[p][block.first + q] * product[p][k];
+            for (int k = 0; k < NV; ++k) store(rows + q * kRow + k * W, v[k]);
+        }
+        for (int p = 0; p < P; ++p)
+            if (shift_slopes(term[p])) add_row_products(block, moved[p], work.points, shift_slopes(term[p]));
+        if (!work.slopes || !added) return;
+        if (of_points.few) {
+            T* sums[P];
+            for (int p = 0; p < P; ++p) {
+                sums[p] = sum[p];
+                std::memset(sum[p], 0, a.channels * kRow * sizeof(T));
+            }
+            for (std::int64_t q = 0; q < block.pixels; ++q) {
+                Vec<T> y[NV];
+                T weight[P];
+                for (int k = 0; k < NV; ++k) y[k] = load_once(work.here + q * kRow + k * W);
+                for (int p = 0; p < P; ++p) weight[p] = shift[p] ? shift[p][block.first + q] : T(0);
+                sparse_outer<T, NV, P>(work.points + q * kRow, of_points.of[q], y, weight, sums);
+            }
+            for (int p = 0; p < P; ++p) {
+                double* const slope = work.slopes + term[p] * a.channels * kRow;
+                for (std::int64_t e = 0; e < a.channels * kRow; ++e) slope[e] += sum[p][e];
+            }
+            return;
+        }
+        for (int p = 0; p < P; ++p) {
+            if (!shift[p]) continue;
+            for (std::int64_t q = 0; q < block.pixels; ++q)
+                for (int k = 0; k < NV; ++k)
+                    store(moved[p] + q * kRow + k * W, shift[p][block.first + q] * load(work.here + q * kRow + k * W));
+            add_outers(block, work.points, moved[p], work.slopes + term[p] * a.channels * kRow);
+        }
     }
 
     // The slope of a Potts term += <other, shift x>.

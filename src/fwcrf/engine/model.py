@@ -29,10 +29,10 @@ from fwcrf.engine.limits import (
     refuse_task,
 )
 from fwcrf.engine.prune import MessageBound, prune
-from fwcrf.engine.tables import LatticeSlopes, ShiftedSlopes, Slopes, slopes, tables
+from fwcrf.engine.tables import LatticeSlopes, ShiftedSlopes, Slopes, slopes, tables, with_tables
 from fwcrf.engine.update import APPLY, DERIVATIVE, Dual, Map, Start, Update
 from fwcrf.kernels.lattice import ORDERS, TAP, Lattice
-from fwcrf.kernels.operator import check_values
+from fwcrf.kernels.operator import Operator, check_values
 from fwcrf.kernels.separable import Separable
 from fwcrf.torch_ops.native import check_finite, empty, empty_like, matmul, threads_for
 from fwcrf.torch_ops.printed import in_one_line
@@ -288,10 +288,13 @@ class Model:
             reads += read
         return found, MessageBound(*bound)
 
-    def term_by_term(self, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
-        """P x by operations that autograd sees through."""
+    def term_by_term(
+        self, x: Tensor, weights: Sequence[Tensor], operators: Sequence[Operator] | None = None
+    ) -> Tensor:
+        """P x by operations that autograd sees through; ``operators`` may replace those of the terms."""
         parts = []
-        for (operator, _), w in zip(self.terms, weights, strict=True):
+        operators = [operator for operator, _ in self.terms] if operators is None else operators
+        for operator, w in zip(operators, weights, strict=True):
             y = operator.apply(x)
             parts.append(matmul(y, w) if w.dim() else Potts(w).apply(y))
         return sum(parts[1:], parts[0])
@@ -532,17 +535,25 @@ def _steps_again(
 
     ``rest`` are the weights, and the tables of kernels where these are learned.
     """
+    # Some tables depend on others, which the caller's graph follows. Seen from here none does.
+    weights, given = rest[: len(model.terms)], [t.view_as(t) for t in rest[len(model.terms) :]]
+    rest, left = [*weights, *given], list(given)
+    operators = []
+    for operator, _ in model.terms if given else ():
+        count = len(tables(operator))
+        operators.append(with_tables(operator, left[:count]))
+        del left[:count]
     y = softmax(unary, -1.0) if x is None else x
     for k, u in enumerate(updates):
-        if len(rest) > len(model.terms):
-            v = model.term_by_term(y, rest[: len(model.terms)]) + unary
+        if operators:
+            v = model.term_by_term(y, weights, operators) + unary
         else:
             v = _Apply.apply(model, y, unary, *rest)
         scaled = u.scale * v if settings.weight is None else v * (-1 / settings.weight.to(v))
         p = _ORACLES[u.map](scaled, 1.0)
         y = torch.lerp(y, p, u.step if settings.steps is None else settings.steps[k].to(y))
-    given = (x, unary, *settings, *rest)
-    inputs = [t for t, need in zip(given, needed, strict=True) if need and t is not None]
+    learned = (x, unary, *settings, *rest)
+    inputs = [t for t, need in zip(learned, needed, strict=True) if need and t is not None]
     found = iter(torch.autograd.grad(y, inputs, g, create_graph=True, allow_unused=True))
     return [next(found) if need else None for need in needed]
 

@@ -77,7 +77,7 @@ class LatticeSlopes:
     def __init__(
         self, operator: Lattice, given: Sequence[Tensor], matrix: Tensor | None, *, spread: bool = False
     ) -> None:
-        self.operator: Lattice = _with_tables(operator, given)  # type: ignore[assignment]
+        self.operator: Lattice = with_tables(operator, given)  # type: ignore[assignment]
         self.matrix = matrix
         self.of_steps: bool = not spread
         self.splat: Tensor = torch.zeros_like(given[0])
@@ -146,7 +146,7 @@ class TapSlopes:
         # Sums over labels: some at a time take less memory.
         for some, others in zip(x.split(_TOGETHER, -1), g.split(_TOGETHER, -1), strict=True):
             with torch.enable_grad():
-                filtered = _with_tables(self.operator, self.leaves).apply(some.contiguous())
+                filtered = with_tables(self.operator, self.leaves).apply(some.contiguous())
                 each = torch.autograd.grad(filtered, self.leaves, others)
             for total, slope in zip(self.totals, each, strict=True):
                 total += slope
@@ -193,11 +193,15 @@ class CoarseSlopes:
         return [*of_taps, *of_left]
 
 
-def _with_tables(operator: Operator, given: Sequence[Tensor]) -> Operator:
+def with_tables(operator: Operator, given: Sequence[Tensor]) -> Operator:
+    """A kernel with other tables, in the order of ``tables``."""
+    if isinstance(operator, Shifted):
+        return replace(operator, inner=with_tables(operator.inner, given[:-1]), shift=given[-1])
     if isinstance(operator, Lattice):
         shift = given[1] if operator.shift is not None else None
         return replace(operator, splat=given[0], slice=given[0], shift=shift, _minus=[])
-    assert isinstance(operator, Separable)
+    if not isinstance(operator, Separable):
+        return operator
     axes = len(operator.taps)
     factors = tuple(given[axes:]) or None
     return replace(operator, taps=tuple(given[:axes]), left=factors, right=factors)
