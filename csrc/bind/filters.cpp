@@ -377,17 +377,20 @@ template <typename T> BandArgs<T> band_args(In<T, 3> x, const GivenBand<T>& give
 }
 template <typename T> void shrink_lines(In<T, 3> x, GivenBand<T> given, Out<T, 3> out, int threads) {
     const BandArgs<T> args = band_args<T>(x, given, out, threads);
-    const std::int64_t lanes = native<T>().lanes();
+    const Functions<T>& functions = native_for_rows<T>(size(out, 2));
+    const std::int64_t lanes = functions.lanes();
     require(args.inner >= 1 && args.inner <= args.cell && args.cell % lanes == 0 && args.cell <= 4 * lanes,
             "one to four vectors per pixel");
     nb::gil_scoped_release release;
-    native<T>().shrink_lines(args);
+    functions.shrink_lines(args);
 }
 template <typename T> void shrink_axis(In<T, 3> x, GivenBand<T> given, Out<T, 3> out, int threads) {
     const BandArgs<T> args = band_args<T>(x, given, out, threads);
-    require(args.inner == args.cell && args.inner % (2 * native<T>().lanes()) == 0, "an even number of vectors");
+    const bool wide = args.inner % (2 * native<T>().lanes()) == 0;
+    const Functions<T>& functions = wide ? native<T>() : native_for_rows<T>(1);
+    require(args.inner == args.cell && args.inner % (2 * functions.lanes()) == 0, "an even number of vectors");
     nb::gil_scoped_release release;
-    native<T>().shrink_axis(args);
+    functions.shrink_axis(args);
 }
 
 // See BandProductArgs.

@@ -1,6 +1,7 @@
 // Dense models, the steps of solvers on them, and label pruning.
 #include "bind/arrays.hpp"
 #include "bind/bands.hpp"
+#include "bind/spreads.hpp"
 #include "lattice/lines.hpp"
 #include "steps/select.hpp"
 
@@ -167,18 +168,23 @@ template <typename T> class Model {
     }
 
     using First = std::tuple<int, double, Maybe<T, 3>, Out<T, 3>, double>;  // see Start
+    // See TableSlopes: (images, n, corners) and (images, n), or (1, ...) for the sums over images.
+    using Tables = std::pair<std::optional<Out<T, 3>>, std::optional<Out<T, 2>>>;
 
     // Runs the updates `moves`, rows of (map, scale, keep, step, unary, lean, dual), from x, (images, n, labels), or
     // from the result of `before`; each update writes its array of `outs`. `potts` holds a weight per term; a term
     // with a matrix, (labels, labels), in `matrices` has no Potts weight. `goals`, `points` and `rates`: see StepArgs.
-    // Returns (x is finite, MessageBound::all, MessageBound::last, StepArgs::reads of all images); the bounds are 0
-    // unless `noted`.
+    // `spreads` is filled with the spread x of every update. `before_spreads` holds the ones of the run whose steps
+    // have their derivatives here, from the last to the first; the derivatives in weights of lattices, in `tables`, one
+    // per term, need them. Returns (x is finite, MessageBound::all, MessageBound::last, StepArgs::reads of all images);
+    // the bounds are 0 unless `noted`.
     std::tuple<bool, double, double, std::vector<std::int64_t>>
     run(In<T, 3> x, std::optional<First> before, Maybe<T, 3> unary, In<double, 1> potts,
         std::vector<Maybe<T, 2>> matrices, In<double, 2> moves, std::vector<std::optional<Out<T, 3>>> outs,
         std::vector<In<T, 3>> others, std::optional<Out<T, 3>> sum, std::optional<Out<T, 3>> dual,
         std::optional<Out<double, 3>> slopes, bool noted, int threads, std::vector<std::optional<Out<T, 3>>> goals,
-        std::vector<In<T, 3>> points, std::optional<Out<double, 2>> rates, double tolerance) {
+        std::vector<In<T, 3>> points, std::optional<Out<double, 2>> rates, double tolerance, Spreads<T>* spreads,
+        Spreads<T>* point_spreads, std::vector<Tables> tables) {
         const std::size_t images = x.shape(0), n = x.shape(1), labels = x.shape(2), terms = count_;
         const std::size_t steps = moves.shape(0);
         require(terms >= 1 && n == n_ && threads >= 1, "terms, points and threads");
@@ -232,11 +238,30 @@ template <typename T> class Model {
             for (const auto& out : outs) require(out->data() == outs.front()->data(), "one output for many labels");
             for (const auto& m : matrices) require(!m, "Potts terms for many labels");
         }
+        require(!spreads || labels <= most_labels(), "few labels for spreads");
+        require(!point_spreads || (point_spreads->fits(images, steps, terms) && !others.empty()),
+                "spreads of the points");
+        require(tables.empty() || (tables.size() == terms && !others.empty()), "tables of every term");
         // Two labels have a lattice of single values, which is blurred without lines, and no rows.
-        bool rows = labels > 2 || !others.empty() || sum || dual || noted;
+        bool rows = labels > 2 || !others.empty() || sum || dual || noted || spreads;
         for (const auto& m : matrices) rows |= m.has_value();
         if (rows) find_lines(threads);
         const Functions<T>& functions = rows ? native_for_rows<T>(static_cast<std::int64_t>(labels)) : native<T>();
+        const std::int64_t lane_count = functions.lanes();
+        if (spreads) spreads->begin(images, steps, terms);
+        for (std::size_t c = 0; c < tables.size(); ++c) {
+            const auto& [weights, shift] = tables[c];
+            const auto alike = [&](const auto& array) {
+                return (array.shape(0) == 1 || array.shape(0) == images) && array.shape(1) == n;
+            };
+            require(!shift || alike(*shift), "one derivative per point");
+            for (std::size_t g = 0; weights && g < terms_.size(); ++g) {
+                const Term<T>& term = terms_[g][c];
+                require(alike(*weights) && size(*weights, 2) == term.lattice.corners && !term.grid.axes,
+                        "one derivative per corner");
+                require(point_spreads && has_spread(term, static_cast<std::int64_t>(n)), "spreads for weights");
+            }
+        }
         nb::gil_scoped_release release;
         bool finite = true;
         MessageBound<T> bound;
@@ -259,6 +284,19 @@ template <typename T> class Model {
             for (std::size_t k = 0; k < others.size(); ++k) other[k] = others[k].data() + at;
             for (std::size_t k = 0; k < points.size(); ++k) point[k] = points[k].data() + at;
             for (std::size_t k = 0; k < goals.size(); ++k) goal[k] = goals[k] ? goals[k]->data() + at : nullptr;
+            std::vector<T*> filled, found;
+            if (spreads) {
+                const std::int64_t vectors = (static_cast<std::int64_t>(labels) + lane_count - 1) / lane_count;
+                spreads->add(g, now, static_cast<std::int64_t>(n), row_vectors(vectors) * lane_count, lane_count);
+                filled = spreads->of_image(g, false);
+            }
+            if (point_spreads) found = point_spreads->of_image(g, true);
+            std::vector<TableSlopes<T>> of_tables;
+            for (const auto& [weights, shift] : tables) {
+                const std::size_t of_weights = weights && weights->shape(0) > 1 ? g * n * weights->shape(2) : 0;
+                of_tables.push_back({weights ? weights->data() + of_weights : nullptr,
+                                     shift ? shift->data() + (shift->shape(0) > 1 ? g * n : 0) : nullptr});
+            }
             const StepArgs<T> args{x.data() + at,
                                    unary ? unary->data() + at : nullptr,
                                    static_cast<std::int64_t>(n),
@@ -281,7 +319,10 @@ template <typename T> class Model {
                                    points.empty() ? nullptr : point.data(),
                                    rates ? rates->data() : nullptr,
                                    read.data(),
-                                   static_cast<T>(tolerance)};
+                                   static_cast<T>(tolerance),
+                                   filled.empty() ? nullptr : filled.data(),
+                                   found.empty() ? nullptr : found.data(),
+                                   of_tables.empty() ? nullptr : of_tables.data()};
             read.assign(steps, args.n);
             finite &= functions.run_steps(args);
             for (std::size_t k = 0; k < steps; ++k) reads[k] += read[k];
@@ -363,7 +404,22 @@ template <typename T> void bind_model(nb::module_& m, const char* name) {
         .def("run", &Model<T>::run, "x"_a.noconvert(), "before"_a.none(), "unary"_a.noconvert().none(),
              "potts"_a.noconvert(), "matrices"_a, "moves"_a.noconvert(), "outs"_a, "others"_a,
              "sum"_a.noconvert().none(), "dual"_a.noconvert().none(), "slopes"_a.noconvert().none(), "noted"_a,
-             "threads"_a, "goals"_a, "points"_a, "rates"_a.noconvert().none(), "tolerance"_a = 0.0);
+             "threads"_a, "goals"_a, "points"_a, "rates"_a.noconvert().none(), "tolerance"_a = 0.0,
+             "spreads"_a.none() = nb::none(), "point_spreads"_a.none() = nb::none(),
+             "tables"_a = std::vector<typename Model<T>::Tables>());
+}
+
+template <typename T> void bind_spreads(nb::module_& m, const char* name) {
+    nb::class_<Spreads<T>>(m, name)
+        .def(nb::init<>())
+        .def(
+            "array",
+            [](nb::pointer_and_handle<Spreads<T>> self, std::size_t image, std::size_t step, std::size_t term) {
+                auto& found = self.p->array(image, step, term);
+                return nb::ndarray<nb::numpy, T, nb::ndim<1>>(found.data(), {found.size()}, self.h);
+            },
+            "image"_a, "step"_a, "term"_a)
+        .def("steps", &Spreads<T>::steps);
 }
 
 template <typename T> void bind(nb::module_& m) {
@@ -382,6 +438,8 @@ template <typename T> void bind(nb::module_& m) {
 void bind_steps(nb::module_& m) {
     bind<float>(m);
     bind<double>(m);
+    bind_spreads<float>(m, "SpreadsF32");
+    bind_spreads<double>(m, "SpreadsF64");
     bind_model<float>(m, "ModelF32");
     bind_model<double>(m, "ModelF64");
     m.def("maps", [] { return std::vector<std::string>(std::begin(kMaps), std::end(kMaps)); });

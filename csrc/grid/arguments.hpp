@@ -53,4 +53,11 @@ template <typename T> struct Grid {
     std::int64_t radius;
 };
 
+// Values of a line of coarse points of the last axis, an even number of vectors; `cell` values per point. Of a single
+// axis, lines have one point.
+template <typename T> std::int64_t coarse_line(const Grid<T>& g, std::int64_t cell, std::int64_t lanes) {
+    const std::int64_t points = g.axes > 1 ? g.up[g.axes - 1].columns : 1;
+    return (points * cell + 2 * lanes - 1) / (2 * lanes) * (2 * lanes);
+}
+
 }  // namespace fwcrf

@@ -47,8 +47,7 @@ template <typename T, int NV> struct CoarseGrid {
     std::int64_t plan(const Grid<T>& g, int threads) {
         grid = &g;
         across = last() ? g.up[last()].rows : 1;
-        const std::int64_t points = last() ? g.up[last()].columns : 1;
-        length = (points * NV + 1) / 2 * 2 * kLanes<T>;
+        length = coarse_line(g, kCell, kLanes<T>);
         lines = coarse = 1;
         std::int64_t most = 1;
         for (int a = 1; a < last(); ++a) {
@@ -79,8 +78,9 @@ template <typename T, int NV> struct CoarseGrid {
     struct Taken {
         Team team;
         Range rows;
-        std::int64_t cell;  // next cell of the current coarse line
-        std::int64_t next;  // next coarse row to be gathered
+        std::int64_t cell;   // next cell of the current coarse line
+        std::int64_t next;   // next coarse row to be gathered
+        T* plain = nullptr;  // (coarse rows, coarse) or null: gets the coarse rows before `middle`
     };
     Taken nothing(Team team) const {
         Taken taken{team, share(rows(), team.thread, team.threads), 0, 0};
@@ -139,6 +139,8 @@ template <typename T, int NV> struct CoarseGrid {
             while (stop < down.rows && stop < taken.next + kTogether && down.first[stop] < taken.rows.end) ++stop;
             if (down.first[stop - 1] + down.width > end) return;
             band_rows<T>(down, {taken.next, stop}, {rows.rows, rows.apart, rows.count}, coarse, some, coarse);
+            if (taken.plain)
+                std::memcpy(taken.plain + taken.next * coarse, some, (stop - taken.next) * coarse * sizeof(T));
             for (T* from = some; taken.next < stop; ++taken.next, from += coarse)
                 filter_inner_axes(from, between(taken.team.thread, 1), gathered + taken.next * coarse);
         }

@@ -199,6 +199,21 @@ template <typename M> static inline bool any(M mask) {
     return found;
 #endif
 }
+// The lanes that are set, one bit each.
+template <typename M> static inline std::uint64_t bits(M mask) {
+    constexpr int lanes = static_cast<int>(sizeof(M) / sizeof(mask[0]));
+#if defined(__AVX512F__)
+    if constexpr (lanes == 16) return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask);
+    else return _mm512_test_epi64_mask((__m512i)mask, (__m512i)mask);
+#elif defined(__AVX2__)
+    if constexpr (lanes == 8) return static_cast<std::uint32_t>(_mm256_movemask_ps((__m256)mask));
+    else return static_cast<std::uint32_t>(_mm256_movemask_pd((__m256d)mask));
+#else
+    std::uint64_t found = 0;
+    for (int l = 0; l < lanes; ++l) found |= static_cast<std::uint64_t>(mask[l] != 0) << l;
+    return found;
+#endif
+}
 // The sum of the lanes, from the first to the last.
 template <typename T> static inline T total(Vec<T> v) {
     T sum = 0;

@@ -17,6 +17,34 @@ template <typename T> struct Term {
     const T* matrix;  // (channels, channels), or null for Potts
 };
 
+// Vectors of a row of labels that has at least so many: rows of more than 4 come in fewer lengths, see PixelRows.
+constexpr std::int64_t row_vectors(std::int64_t least) {
+    return least <= 4 ? least : least <= 6 ? 6 : least <= 8 ? 8 : least <= 12 ? 12 : 16;
+}
+// The spread x of a term: the blurred lattice of x, (vertices, row), or the coarse x of a grid, before `middle`, with
+// rows of whole vectors.
+//
+// True for a term whose spread x is much smaller than x, and gives K x in the same way as K is the transpose of itself.
+template <typename T> bool has_spread(const Term<T>& term, std::int64_t n) {
+    for (int a = 0; a < term.grid.axes; ++a)
+        if (!term.grid.middle[a].width) return false;
+    const FilterArgs<T>& l = term.lattice;
+    return term.grid.axes || (2 * l.vertices < n && l.order == BlurOrder::symmetric && l.slice == l.splat);
+}
+// The number of values of the spread x, for vectors of `lanes` lanes.
+template <typename T> std::int64_t spread_size(const Term<T>& term, std::int64_t row, std::int64_t lanes) {
+    const Grid<T>& g = term.grid;
+    if (!g.axes) return term.lattice.vertices * row;
+    std::int64_t lines = g.up[0].columns;
+    for (int a = 1; a + 1 < g.axes; ++a) lines *= g.up[a].columns;
+    return lines * coarse_line(g, row, lanes);
+}
+// Derivatives of <point, P x> in the tables of a term, added up over the steps. The term counts as K x if it is Potts.
+template <typename T> struct TableSlopes {
+    T* weights;  // (n, corners) or null: in weights of a lattice that are `splat` and `slice`
+    T* shift;    // (n) or null: in `shift`, whether or not the term has one
+};
+
 // A step from x to x + step (p - x), row by row, with p = map(v) and v = scale (P x + unary u) + keep x + lean w.
 // w is the dual variable of a solver that has one. The result of a derivative map is step times the map's derivative at
 // p = `other`, times v. The names are bound for Python: kMaps and kDuals are in the order of the enums.
@@ -97,6 +125,11 @@ template <typename T> struct StepArgs {
     // A pixel may stay where it is if no entry of p - x is larger; when all stay, the steps end. With 0 a softmax takes
     // steps of all pixels.
     T tolerance = 0;
+    // (steps, terms) or null, and so may be each array: filled with the spread x of every step.
+    T* const* spreads = nullptr;
+    // (steps, terms) or null, and so may be each array: the spread points.
+    const T* const* point_spreads = nullptr;
+    const TableSlopes<T>* tables = nullptr;  // (terms) or null; `weights` needs spread points
 };
 
 // For each label: the smallest u minus the smallest u of its row, and the largest x.

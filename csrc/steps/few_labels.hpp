@@ -99,7 +99,7 @@ template <typename T, int NV> static bool run_rows(const StepArgs<T>& a, Scratch
             step.begin(k);
             if (a.rates) step.rates += 3;
             if (team.thread == 0) stop.asked(0);
-            if (way == Way::whole && !carried) bad |= !terms.scatter(step.x, team, barrier);
+            if (way == Way::whole && !carried) bad |= !terms.scatter(step.x, team, barrier, k);
             barrier.wait(team.threads);
             if (stop.stopped()) break;  // for all threads alike: the next change comes after the next barrier
             if (found.done(k, team)) {
@@ -110,7 +110,7 @@ template <typename T, int NV> static bool run_rows(const StepArgs<T>& a, Scratch
             if (way == Way::lazy) {
                 raise_bound(a, lazy.run(step, state, barrier, stop));
             } else {
-                terms.filter(team);
+                terms.filter(team, k, of_terms);
                 barrier.wait(team.threads);
                 watched = lazy.pays(k, step, state, barrier);
                 raise_bound(a,

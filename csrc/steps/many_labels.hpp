@@ -15,7 +15,7 @@ template <typename T> struct ManyLabels {
     static bool takes(const StepArgs<T>& a) {
         if (a.channels <= kMost) return false;
         if (a.channels > kMostLabels<T>) return true;  // the only way
-        if (a.other || a.sum || a.dual || a.slopes || a.plain || a.shared) return false;
+        if (a.other || a.sum || a.dual || a.slopes || a.plain || a.shared || a.spreads) return false;
         const Start<T>* const s = a.start;
         // The start is written to the array of the steps only.
         if (s && (a.x != a.unary || s->map != Map::softmax || s->scale != T(-1) || s->out != a.out[0])) return false;

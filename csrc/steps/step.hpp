@@ -51,6 +51,7 @@ template <typename T, int NV> struct Step {
     bool alone = false;       // a start: no kernels
     bool zero_sums = false;   // the labels of each pixel of x sum to 0
     double* rates = nullptr;  // of this thread and step: see StepArgs
+    int number = -1;          // of the step, -1 for a start
     const bool lazy;          // lazy steps may follow, which read every result
 
     Step(const StepArgs<T>& a, const Terms<T, NV>& terms, bool lazy)
@@ -60,6 +61,7 @@ template <typename T, int NV> struct Step {
     const T* end() const { return out ? out : a.x; }
 
     void begin(int step) {
+        number = step;
         x = end();
         out = a.out[step];
         other = a.other ? a.other[step] : nullptr;
@@ -110,7 +112,7 @@ template <typename T, int NV> struct Step {
 
     // Runs the step for a thread's share of the pixels, unless `stop` ends it.
     MessageBound<T> run(Team team, double* slopes, Barrier& barrier, Stop& stop) const {
-        Workspace work = terms.workspace(team, slopes);
+        Workspace work = terms.workspace(team, slopes, number, number + 1);
         if (carry) terms.clear(work);
         std::int64_t blocks = 0;
         terms.for_blocks(terms.pixels(team), [&](const Block& block) {

@@ -7,9 +7,9 @@
 #include "grid/coarse.hpp"
 #include "lattice/blur.hpp"
 #include "runtime/scratch.hpp"
-#include "simd/product.hpp"
+#include "simd/sparse.hpp"
 #include "steps/arguments.hpp"
-#include "steps/pixel_rows.hpp"
+#include "steps/corners.hpp"
 
 #include <cstring>
 
@@ -29,11 +29,15 @@ template <typename T, int NV> struct Terms {
     std::int64_t across;  // pixels of a line of the image
     int sliced = -1;      // the Potts lattice that `combine` reads itself
     bool matrices_too = false, potts_too = false;
-    bool shifted = false;   // a term has diagonals: P x + u reads x itself, not its lattices and grids only
-    T* matrices;            // (terms, channels, kRow)
-    T* diagonal;            // (n): sum of weight * shift of the Potts terms
-    std::int64_t halo = 0;  // pixels of the previous block that grids still read
-    T* windows;             // (threads, halo + kPixels, kRow): the halo and a block
+    bool shifted = false;  // a term has diagonals: P x + u reads x itself, not its lattices and grids only
+    T* matrices;           // (terms, channels, kRow)
+    // True for a term whose matrix multiplies the blurred lattice or the coarse grid, which are smaller than the image.
+    bool early[kMaxTerms] = {};
+    T* products[kMaxTerms];        // blurred lattices times their matrix, (vertices, kRow)
+    T* point_products[kMaxTerms];  // the same of the points
+    T* diagonal;                   // (n): sum of weight * shift of the Potts terms
+    std::int64_t halo = 0;         // pixels of the previous block that grids still read
+    T* windows;                    // (threads, halo + kPixels, kRow): the halo and a block
 
     bool is_grid(int c) const { return a.term[c].grid.axes > 0; }
     bool is_potts(int c) const { return !a.term[c].matrix; }
@@ -64,11 +68,20 @@ template <typename T, int NV> struct Terms {
         }
         const std::int64_t of_diagonal = room(a.n), of_windows = room(a.threads * (halo + kPixels) * kRow);
         const std::int64_t of_matrices = room(a.terms * a.channels * kRow);
+        std::int64_t of_products[kMaxTerms], of_points[kMaxTerms];
+        for (int c = 0; c < a.terms; ++c) {
+            early[c] = !is_potts(c) && has_spread(a.term[c], a.n) && (!a.slopes || point_spread(0, c));
+            const std::int64_t size = early[c] && !is_grid(c) ? spread_size(a.term[c], kRow, W) : 0;
+            of_products[c] = room(size);
+            of_points[c] = room(corner_slopes(c) ? size : 0);
+        }
         T* const memory = scratch.get<T>(total);
         diagonal = memory + of_diagonal;
         windows = memory + of_windows;
         matrices = memory + of_matrices;
         for (int c = 0; c < a.terms; ++c) {
+            products[c] = memory + of_products[c];
+            point_products[c] = memory + of_points[c];
             if (is_grid(c)) grid[c].place(memory + sizes[c]);
             else blurred[c].base = memory + sizes[c];
             (is_potts(c) ? potts_too : matrices_too) = true;
@@ -93,24 +106,38 @@ template <typename T, int NV> struct Terms {
         }
     }
 
+    // The spread points of a step, and the derivatives that they are for; or null.
+    const T* point_spread(int step, int c) const {
+        return a.point_spreads ? a.point_spreads[step * a.terms + c] : nullptr;
+    }
+    T* corner_slopes(int c) const { return a.tables ? a.tables[c].weights : nullptr; }
+    T* shift_slopes(int c) const { return a.tables ? a.tables[c].shift : nullptr; }
+
     // The workspace of a thread.
     struct Workspace {
         Team team;
+        int step;              // from 0 on, -1 for a start
         T* block;              // (kPixels, kRow), after the halo
         double* slopes;        // (terms, channels, kRow) or null
         T* splats[kMaxTerms];  // lattices to splat into, or null
         T all;                 // MessageBound::all so far
         Vec<T> last;           // MessageBound::last so far, for all labels of the last vector
         bool careful;          // softmax subtracts the largest entry first
+        // Rows of x and of the points of the current block, for derivatives in tables.
+        const T *here, *points;
         // Of each grid.
         typename CoarseGrid<T, NV>::Read read[kMaxTerms];
         typename CoarseGrid<T, NV>::Taken taken[kMaxTerms];
     };
-    Workspace workspace(Team team, double* slopes) const {
+    // Of a step, in which x of the step `next` is scattered.
+    Workspace workspace(Team team, double* slopes, int step = -1, int next = -1) const {
         T* const block = windows + (team.thread * (halo + kPixels) + halo) * kRow;
-        Workspace made{team, block, slopes, {}, T(0), Vec<T>{}, false, {}, {}};
-        for (int c = 0; c < a.terms; ++c)
-            if (is_grid(c)) made.taken[c] = grid[c].nothing(team);
+        Workspace made{team, step, block, slopes, {}, T(0), Vec<T>{}, false, nullptr, nullptr, {}, {}};
+        for (int c = 0; c < a.terms; ++c) {
+            if (!is_grid(c)) continue;
+            made.taken[c] = grid[c].nothing(team);
+            if (a.spreads && next >= 0 && next < a.steps) made.taken[c].plain = a.spreads[next * a.terms + c];
+        }
         return made;
     }
 
@@ -160,8 +187,8 @@ template <typename T, int NV> struct Terms {
     }
 
     // Scatters a thread's part of x to all kernels. False if a value is not finite.
-    bool scatter(const T* x, Team team, Barrier& barrier) const {
-        Workspace work = workspace(team, nullptr);
+    bool scatter(const T* x, Team team, Barrier& barrier, int step) const {
+        Workspace work = workspace(team, nullptr, -1, step);
         if (carries()) clear(work);
         Vec<T> nothing[NV] = {};
         for_blocks(pixels(team), [&](const Block& block) {
@@ -192,12 +219,56 @@ template <typename T, int NV> struct Terms {
         }
     }
 
-    // Blurs all lattices and filters all grids.
-    void filter(Team team) {
-        for (int c = 0; c < a.terms; ++c)
-            if (is_grid(c)) grid[c].filter(team);
-            else blurred[c].blur(lattice[c], team, false);
+    // Blurs all lattices and filters all grids, and multiplies them by matrices.
+    void filter(Team team, int step, double* slopes) {
+        for (int c = 0; c < a.terms; ++c) {
+            double* const slope = slopes ? slopes + c * a.channels * kRow : nullptr;
+            if (is_grid(c)) {
+                grid[c].filter(team);
+                if (early[c]) multiply_grid(c, team, point_spread(step, c), slope);
+            } else {
+                blurred[c].blur(lattice[c], team, false);
+                multiply_lattice(c, team, step, slope);
+            }
+        }
     }
+    // The slope of a matrix is <spread points, x> on the grid or lattice, but for the diagonal: K is the transpose of
+    // itself.
+    void multiply_grid(int c, Team team, const T* points, double* slope) const {
+        const CoarseGrid<T, NV>& g = grid[c];
+        const T* const matrix = matrices + c * a.channels * kRow;
+        const std::int64_t lines = g.grid->up[0].columns * (g.coarse / g.length), cells = g.length / kRow;
+        const std::int64_t of_row = g.coarse / g.length;
+        const Range rows = share(g.grid->middle[0].rows, team.thread, team.threads);
+        alignas(64) T read[kPixels * kRow];
+        for (std::int64_t l = rows.begin * of_row; l < rows.end * of_row && l < lines; ++l)
+            for (std::int64_t j = 0; j < cells; j += kPixels) {
+                const std::int64_t count = j + kPixels < cells ? kPixels : cells - j, at = l * g.length + j * kRow;
+                if (slope) add_outers({0, count}, points + at, g.filtered + at, slope);
+                std::memcpy(read, g.filtered + at, count * kRow * sizeof(T));
+                multiply(read, matrix, count, g.filtered + at);
+            }
+    }
+    void multiply_lattice(int c, Team team, int step, double* slope) const {
+        const T* const values = blurred[c].result();
+        const T* const points = point_spread(step, c);
+        const T* const matrix = matrices + c * a.channels * kRow;
+        const Range mine = share(lattice[c].vertices, team.thread, team.threads);
+        if (T* const to = a.spreads ? a.spreads[step * a.terms + c] : nullptr)
+            std::memcpy(to + mine.begin * kRow, values + mine.begin * kRow, (mine.end - mine.begin) * kRow * sizeof(T));
+        for (std::int64_t v = mine.begin; v < mine.end && early[c]; v += kPixels) {
+            const std::int64_t count = v + kPixels < mine.end ? kPixels : mine.end - v, at = v * kRow;
+            if (slope) add_outers({0, count}, points + at, blurred[c].own(0) + at, slope);
+            multiply(values + at, matrix, count, products[c] + at);
+            if (corner_slopes(c)) multiply(points + at, matrix, count, point_products[c] + at);
+        }
+    }
+    void multiply(const T* rows, const T* matrix, std::int64_t count, T* target) const {
+        std::memset(target, 0, count * kRow * sizeof(T));
+        add_products<T, NV>(rows, matrix, a.channels, count, target);
+    }
+    // The values of a lattice that pixels read: K x, or K x M if the matrix comes early.
+    const T* values_of(int c) const { return early[c] ? products[c] : blurred[c].result(); }
 
     // Splats a thread's share of x, if fewer threads have a lattice than there are threads.
     void splat_all(int c, const T* x, Team team) const {
@@ -257,6 +328,14 @@ template <typename T, int NV> struct Terms {
     // rows = the result of the query; given = the messages to the labels of the last vector, if query.bounded. With
     // slopes, work.slopes += <other, K_c x> of each term c.
     void gradient(const Block& block, const Query& query, const T* other, Workspace& work, T* rows, T* given) const {
+        alignas(64) T here[kPixels * kRow];
+        if (matrices_too || a.tables) {
+            if (shifted || a.tables) pixel.get(query.x, block, here);
+            work.here = here;
+            work.points = other;
+        }
+        for (int c = 0; c < a.terms; ++c)
+            if (is_potts(c) && shift_slopes(c)) add_row_products(block, here, other, shift_slopes(c));
         matrices_too ? with_matrices(block, query, other, work, rows)
                      : of_potts(block, query, other, work, rows, given);
     }
@@ -273,7 +352,7 @@ template <typename T, int NV> struct Terms {
     void of_potts(const Block& block, const Query& query, const T* others, Workspace& work, T* rows, T* given) const {
         alignas(64) T sum[kPixels * kRow], against[kPixels * kRow];
         // Slopes of up to two terms are computed in `combine`, of more terms one by one.
-        const int slice = work.slopes && a.terms > 2 ? -1 : sliced;
+        const int slice = (work.slopes && a.terms > 2) || a.tables ? -1 : sliced;
         // <other, total - y> = <total(other) - other, y>; with zero sums it is -<other, y>.
         const T* const other = !work.slopes ? nullptr : query.zero_sums && slice >= 0 ? others : against;
         if (other == against) total_minus(block, others, against);
@@ -400,11 +479,21 @@ template <typename T, int NV> struct Terms {
 
     // As `combine`, plus y_c M_c of the terms with matrices, y_c = (K_c + diag(shift_c)) x.
     void with_matrices(const Block& block, const Query& query, const T* others, Workspace& work, T* rows) const {
-        alignas(64) T here[kPixels * kRow], against[kPixels * kRow], potts[kPixels * kRow];
-        if (shifted) pixel.get(query.x, block, here);
+        alignas(64) T against[kPixels * kRow], potts[kPixels * kRow];
+        const T* const here = work.here;
         std::memset(rows, 0, block.pixels * kRow * sizeof(T));
-        for (int c = 0; c < a.terms; ++c)
-            if (!is_potts(c)) add_matrix(c, block, here, others, rows, work);
+        const Entries of_x = shifted || a.tables ? entries(block, here) : Entries{};
+        const Entries of_points = work.slopes ? entries(block, others) : Entries{};
+        int waiting = -1;  // a term whose diagonal is added with the one of the next term
+        for (int c = 0; c < a.terms; ++c) {
+            if (is_potts(c)) continue;
+            if (early[c]) kernel<true>(c, block, T(1), rows, nullptr, work);
+            else add_matrix(c, block, here, others, rows, work);
+            if (!(early[c] && a.term[c].shift) && !shift_slopes(c)) continue;
+            if (waiting >= 0) add_diagonals<2>({waiting, c}, block, of_x, of_points, rows, work);
+            waiting = waiting >= 0 ? -1 : c;
+        }
+        if (waiting >= 0) add_diagonals<1>({waiting}, block, of_x, of_points, rows, work);
         Summed summed{nullptr, T(0), -1};
         if (potts_too) {
             if (work.slopes) total_minus(block, others, against);
@@ -444,6 +533,7 @@ template <typename T, int NV> struct Terms {
     void kernel(int c, const Block& block, T scale, T* target, const T* other, Workspace& work) const {
         Vec<T> dots{};
         if (is_grid(c)) from_grid<Add>(c, block, scale, target, other, dots, work);
+        else if (corner_slopes(c)) from_corners<Add>(c, block, scale, target, other, dots, work);
         else if (lattice[c].corners == 6) from_lattice<Add, 6>(c, block, scale, target, other, dots);
         else if (lattice[c].corners == 3) from_lattice<Add, 3>(c, block, scale, target, other, dots);
         else from_lattice<Add, 0>(c, block, scale, target, other, dots);
@@ -489,7 +579,7 @@ template <typename T, int NV> struct Terms {
     template <bool Add, int C>
     void from_lattice(int c, const Block& block, T scale, T* target, const T* other, Vec<T>& dots) const {
         const FilterArgs<T>& l = lattice[c];
-        const T* const values = blurred[c].result();
+        const T* const values = values_of(c);
         const int corners = C ? C : l.corners;
         const std::int32_t* index = l.index + block.first * corners;
         const T* weight = l.slice + block.first * corners;
@@ -501,6 +591,112 @@ template <typename T, int NV> struct Terms {
             }
             put<Add>(v, scale, target, other, dots);
             if (other) other += kRow;
+        }
+    }
+
+    // The same, and the derivatives in the weights of the lattice.
+    template <bool Add>
+    void from_corners(int c, const Block& block, T scale, T* target, const T* other, Vec<T>& dots,
+                      const Workspace& work) const {
+        alignas(64) T y[kPixels * kRow];
+        const T* const points = early[c] ? point_products[c] : point_spread(work.step, c);
+        CornerSlopes<T, NV>{lattice[c], values_of(c), points, corner_slopes(c)}.slice(block, work.here, work.points, y);
+        for (std::int64_t q = 0; q < block.pixels; ++q, target += kRow) {
+            Vec<T> v[NV];
+            for (int k = 0; k < NV; ++k) v[k] = load(y + q * kRow + k * W);
+            put<Add>(v, scale, target, other, dots);
+            if (other) other += kRow;
+        }
+    }
+
+    // sums += <a_q, b_q> of the rows of a block; `sums` is for all pixels.
+    void add_row_products(const Block& block, const T* some, const T* others, T* sums) const {
+        for (std::int64_t q = 0; q < block.pixels; q += W) {
+            const std::int64_t count = q + W < block.pixels ? W : block.pixels - q;
+            Vec<T> sum[W] = {};
+            for (std::int64_t r = 0; r < count; ++r)
+                for (int k = 0; k < NV; ++k)
+                    sum[r] += load(some + (q + r) * kRow + k * W) * load(others + (q + r) * kRow + k * W);
+            T* const to = sums + block.first + q;
+            store_some(to, load_some<T>(to, count) + FWCRF_ISA::sums<T>(sum), count);
+        }
+    }
+
+    // The entries of rows that are not 0.
+    struct Entries {
+        std::uint64_t of[kPixels];
+        bool few;  // so few that sparse products are faster
+    };
+    Entries entries(const Block& block, const T* rows) const {
+        Entries found;
+        std::int64_t count = 0;
+        for (std::int64_t q = 0; q < block.pixels; ++q) {
+            found.of[q] = present<T, NV>(rows + q * kRow);
+            count += __builtin_popcountll(found.of[q]);
+        }
+        found.few = count * 3 < block.pixels * a.channels;
+        return found;
+    }
+
+    // The diagonals of P terms with matrices: derivatives in `shift`, and of early terms also rows += shift x M, and
+    // the slopes of M.
+    template <int P>
+    void add_diagonals(const int (&term)[P], const Block& block, const Entries& of_x, const Entries& of_points, T* rows,
+                       Workspace& work) const {
+        alignas(64) T moved[P][kPixels * kRow], sum[P][kMostLabels<T> * kRow];
+        const T *matrix[P], *shift[P];
+        bool added = false, kept = !of_x.few;
+        for (int p = 0; p < P; ++p) {
+            const int c = term[p];
+            matrix[p] = matrices + c * a.channels * kRow;
+            shift[p] = early[c] ? a.term[c].shift : nullptr;
+            added = added || shift[p];
+            kept = kept || shift_slopes(c);
+            if (!of_x.few) multiply(work.here, matrix[p], block.pixels, moved[p]);
+        }
+        for (std::int64_t q = 0; q < block.pixels; ++q) {
+            Vec<T> product[P][NV], v[NV];
+            for (int k = 0; k < NV; ++k) v[k] = load(rows + q * kRow + k * W);
+            if (of_x.few) {
+                sparse_products<T, NV, P>(work.here + q * kRow, of_x.of[q], matrix, product);
+                for (int p = 0; kept && p < P; ++p)
+                    for (int k = 0; k < NV; ++k) store(moved[p] + q * kRow + k * W, product[p][k]);
+            } else {
+                for (int p = 0; p < P; ++p)
+                    for (int k = 0; k < NV; ++k) product[p][k] = load(moved[p] + q * kRow + k * W);
+            }
+            for (int p = 0; p < P; ++p)
+                for (int k = 0; shift[p] && k < NV; ++k) v[k] += shift[p][block.first + q] * product[p][k];
+            for (int k = 0; k < NV; ++k) store(rows + q * kRow + k * W, v[k]);
+        }
+        for (int p = 0; p < P; ++p)
+            if (shift_slopes(term[p])) add_row_products(block, moved[p], work.points, shift_slopes(term[p]));
+        if (!work.slopes || !added) return;
+        if (of_points.few) {
+            T* sums[P];
+            for (int p = 0; p < P; ++p) {
+                sums[p] = sum[p];
+                std::memset(sum[p], 0, a.channels * kRow * sizeof(T));
+            }
+            for (std::int64_t q = 0; q < block.pixels; ++q) {
+                Vec<T> y[NV];
+                T weight[P];
+                for (int k = 0; k < NV; ++k) y[k] = load_once(work.here + q * kRow + k * W);
+                for (int p = 0; p < P; ++p) weight[p] = shift[p] ? shift[p][block.first + q] : T(0);
+                sparse_outer<T, NV, P>(work.points + q * kRow, of_points.of[q], y, weight, sums);
+            }
+            for (int p = 0; p < P; ++p) {
+                double* const slope = work.slopes + term[p] * a.channels * kRow;
+                for (std::int64_t e = 0; e < a.channels * kRow; ++e) slope[e] += sum[p][e];
+            }
+            return;
+        }
+        for (int p = 0; p < P; ++p) {
+            if (!shift[p]) continue;
+            for (std::int64_t q = 0; q < block.pixels; ++q)
+                for (int k = 0; k < NV; ++k)
+                    store(moved[p] + q * kRow + k * W, shift[p][block.first + q] * load(work.here + q * kRow + k * W));
+            add_outers(block, work.points, moved[p], work.slopes + term[p] * a.channels * kRow);
         }
     }
 
@@ -528,8 +724,11 @@ template <typename T, int NV> struct Terms {
                 store(y + q * kRow + k * W, load(y + q * kRow + k * W) + shift * load(x + q * kRow + k * W));
         }
         add_products<T, NV>(y, matrix, a.channels, block.pixels, full);
-        if (!work.slopes) return;
-        double* const slope = work.slopes + c * a.channels * kRow;
+        if (work.slopes) add_outers(block, other, y, work.slopes + c * a.channels * kRow);
+    }
+
+    // slope += other' y of a block.
+    void add_outers(const Block& block, const T* other, const T* y, double* slope) const {
         std::int64_t s = 0;
         constexpr int kRows = kProductRows<NV>;
         for (; s + kRows <= a.channels; s += kRows) add_outer<kRows>(block, other + s, y, slope + s * kRow);

@@ -22,8 +22,8 @@ template <typename T> struct TwoLabels {
 
     // True if two_labels supports all terms and updates.
     static bool takes(const StepArgs<T>& a) {
-        if (a.channels != 2 || a.shared || a.plain || a.goal || a.other || a.sum || a.dual || a.slopes || a.bound ||
-            !a.unary)
+        if (a.channels != 2 || a.shared || a.plain || a.goal || a.other || a.spreads || a.sum || a.dual || a.slopes ||
+            a.bound || !a.unary)
             return false;
         const Start<T>* const s = a.start;
         // The start is written to the array of the steps only.

@@ -110,3 +110,26 @@ def test_single_precision_learns_the_bandwidths_of_double(weights):
         (out * random(*out.shape, seed=2).to(dtype)).sum().backward()
         found.append(torch.cat([p.grad.double().flatten() for p in layer.log_bandwidths.values()]))
     assert (found[0] - found[1]).norm() < 2e-3 * found[1].norm()
+
+
+@pytest.mark.parametrize(("labels", "solver"), [(2, "l2fw"), (5, "mf"), (21, "l2fw"), (30, "mf")])
+@pytest.mark.parametrize("weights", ["scalar", "full"])
+def test_native_steps_add_up_the_derivatives_of_generic_operations(labels, solver, weights):
+    """Of an image whose lattice is so small that the run keeps it, and matrices are applied to it."""
+    rows = torch.linspace(0, 40, 26, dtype=torch.float64)[:, None]
+    image = (rows + torch.linspace(0, 25, 31, dtype=torch.float64)).expand(2, 3, -1, -1)
+    logits = 2 * random(2, labels, 26, 31, seed=1)
+    torch.manual_seed(0)
+    layer = DenseCRF(
+        labels, [Spatial(2.0, 0.7), Bilateral(20.0, 30.0, 1.3)], solver=solver, num_steps=3,
+        learnable=("bandwidths", "weights", "steps", "lambda"), weights=weights, noise=0.1,
+    ).double()  # fmt: skip
+    with torch.no_grad():
+        layer.raw_steps.copy_(torch.tensor([1.0, 0.8, 0.6]))
+    assert 2 * layer.kernels[1].operator(image[:1]).vertices < 26 * 31
+    of_result, parameters = random(*logits.shape, seed=2), list(layer.parameters())
+    native = torch.autograd.grad((layer(image, logits) * of_result).sum(), parameters)
+    loss = (layer(image, logits) * of_result).sum()
+    generic = torch.autograd.grad(loss, parameters, create_graph=True)
+    for one, other in zip(native, generic, strict=True):
+        assert (one - other).norm() < 1e-8 * other.norm()

@@ -20,6 +20,7 @@ from fwcrf.kernels.bands import Band, Factors
 from fwcrf.torch_ops.native import empty, threads_for
 
 _LANES = _core.ModelF32.lanes()
+_NARROW = _core.ModelF32.row(1)  # lanes of the vectors for short rows
 _MOST = 4 * _LANES  # labels at the same time
 # Entries of C farther than this from its diagonal are left out: dA changes by less than 1e-3 of its norm.
 _REACH = 40
@@ -43,11 +44,14 @@ class CoarseSums:
             g = g @ self.matrix
         for some, others in zip(x.split(_MOST, -1), g.split(_MOST, -1), strict=True):
             coarse_x, coarse_g = self._shrunk(some), self._shrunk(others)
-            if self.matrix is not None and few:
-                spare = coarse_g.shape[-1] - self.matrix.shape[-1]
-                padded = torch.nn.functional.pad(self.matrix, (0, spare, 0, spare))
-                coarse_g = torch.matmul(coarse_g, padded, out=empty(coarse_g.shape, coarse_g.dtype))
-            self._add(coarse_x, coarse_g, some.shape[-1])
+            self._add(coarse_x, self._multiplied(coarse_g) if few else coarse_g, some.shape[-1])
+
+    def add_spread(self, x: Tensor, g: Tensor, labels: int, cell: int) -> None:
+        """The same from the coarse x and g of one image, as the engine keeps them; ``cell`` values per point."""
+        x, g = self._points(x, cell), self._multiplied(self._points(g, cell))
+        for some, others in zip(x.split(_MOST, -1), g.split(_MOST, -1), strict=True):
+            self._add(some.contiguous(), others.contiguous(), min(labels, _MOST))
+            labels -= _MOST
 
     def found(self) -> list[Tensor]:
         """The derivative in the matrix ``(size, size)`` of each axis, for such changes."""
@@ -66,6 +70,21 @@ class CoarseSums:
             lines = images * math.prod(outer[:axis])
             y = _along(y.view(lines, outer[axis], -1), self.axes[axis].down)
         return y.view(images, *(len(f.down.first) for f in self.axes), cell)
+
+    def _points(self, coarse: Tensor, cell: int) -> Tensor:
+        """``(1, *coarse, cell)``, without what fills up the lines of the engine."""
+        sizes = [len(f.down.first) for f in self.axes]
+        last = sizes[-1] if len(sizes) > 1 else 1  # lines of a single axis have one point
+        lines = coarse.view(math.prod(sizes) // last, -1)
+        return lines[:, : last * cell].reshape(1, *sizes, cell)
+
+    def _multiplied(self, g: Tensor) -> Tensor:
+        """g M for whole vectors of labels."""
+        if self.matrix is None:
+            return g
+        spare = g.shape[-1] - self.matrix.shape[-1]
+        padded = torch.nn.functional.pad(self.matrix, (0, spare, 0, spare))
+        return torch.matmul(g, padded, out=empty(g.shape, g.dtype))
 
     def _add(self, x: Tensor, g: Tensor, labels: int) -> None:
         for axis, total in enumerate(self.sums):
@@ -96,7 +115,7 @@ def _lines(x: Tensor, band: Band, cell: int) -> Tensor:
 def _along(x: Tensor, band: Band) -> Tensor:
     """A band along any axis, ``(outer, size, inner)``."""
     inner = x.shape[-1]
-    if spare := -inner % (2 * _LANES):
+    if spare := -inner % (2 * _NARROW):
         x = torch.nn.functional.pad(x, (0, spare))
     out = empty((len(x), len(band.first), x.shape[-1]), x.dtype)
     _core.shrink_axis(x, band, out, threads_for(out.numel() * band.weight.shape[1]))

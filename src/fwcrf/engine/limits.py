@@ -25,6 +25,7 @@ from fwcrf.torch_ops.printed import in_one_line
 
 Terms = Sequence[tuple[Operator, Compatibility]]
 MODELS: dict[torch.dtype, Any] = {torch.float32: _core.ModelF32, torch.float64: _core.ModelF64}
+SPREADS: dict[torch.dtype, Any] = {torch.float32: _core.SpreadsF32, torch.float64: _core.SpreadsF64}
 MAX_TERMS = 8
 MAX_AXES = 8
 

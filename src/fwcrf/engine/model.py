@@ -19,6 +19,7 @@ from torch import Tensor
 from fwcrf.compatibility import Compatibility, Potts
 from fwcrf.engine.limits import (
     MODELS,
+    SPREADS,
     Refusal,
     Task,
     Terms,
@@ -28,10 +29,10 @@ from fwcrf.engine.limits import (
     refuse_task,
 )
 from fwcrf.engine.prune import MessageBound, prune
-from fwcrf.engine.tables import LatticeSlopes, ShiftedSlopes, Slopes, slopes, tables
+from fwcrf.engine.tables import LatticeSlopes, ShiftedSlopes, Slopes, slopes, tables, with_tables
 from fwcrf.engine.update import APPLY, DERIVATIVE, Dual, Map, Start, Update
 from fwcrf.kernels.lattice import ORDERS, TAP, Lattice
-from fwcrf.kernels.operator import check_values
+from fwcrf.kernels.operator import Operator, check_values
 from fwcrf.kernels.separable import Separable
 from fwcrf.torch_ops.native import check_finite, empty, empty_like, matmul, threads_for
 from fwcrf.torch_ops.printed import in_one_line
@@ -247,6 +248,9 @@ class Model:
         rates: Tensor | None = None,
         reads: list[int] | None = None,
         tolerance: float = 0.0,
+        spreads: Any = None,
+        point_spreads: Any = None,
+        tables: Sequence[tuple[Tensor | None, Tensor | None]] = (),
     ) -> tuple[Tensor | None, MessageBound]:
         """Fill ``outs``, one update after the other, from x or from ``start``.
 
@@ -257,7 +261,9 @@ class Model:
         numbers for the start and each update, are described in csrc/steps/arguments.hpp. ``reads`` gets, for
         each update, the number of pixels, of all images, of which P x was read. A pixel may stay where it is
         if a full step would change no probability by more than ``tolerance``; when all pixels stay, the run
-        ends.
+        ends. ``spreads`` is filled with the blurred lattices and coarse grids of x in every update, of terms
+        where they are small. Derivatives of a run whose spreads are ``point_spreads`` take less time, and
+        are added to ``tables``: those of each term in the weights of its lattice, and in its diagonal.
         """
         labels, terms = x.shape[-1], len(weights)
         # As numpy arrays: their conversion runs no Python code, in which an interrupt would be lost.
@@ -275,6 +281,8 @@ class Model:
             None if found is None else found.numpy(), bounded, goals=[flat(t) for t in goals],
             points=[flat(t) for t in points], rates=None if rates is None else native(rates),
             threads=threads_for(40 * terms * x.numel()), tolerance=tolerance,
+            spreads=spreads, point_spreads=point_spreads,
+            tables=[tuple(map(native, pair)) for pair in tables],
         )  # fmt: skip
         if checked and not finite:
             check_finite(x, "x")
@@ -282,10 +290,13 @@ class Model:
             reads += read
         return found, MessageBound(*bound)
 
-    def term_by_term(self, x: Tensor, weights: Sequence[Tensor]) -> Tensor:
-        """P x by operations that autograd sees through."""
+    def term_by_term(
+        self, x: Tensor, weights: Sequence[Tensor], operators: Sequence[Operator] | None = None
+    ) -> Tensor:
+        """P x by operations that autograd sees through; ``operators`` may replace those of the terms."""
         parts = []
-        for (operator, _), w in zip(self.terms, weights, strict=True):
+        operators = [operator for operator, _ in self.terms] if operators is None else operators
+        for operator, w in zip(operators, weights, strict=True):
             y = operator.apply(x)
             parts.append(matmul(y, w) if w.dim() else Potts(w).apply(y))
         return sum(parts[1:], parts[0])
@@ -357,9 +368,12 @@ class _Run(torch.autograd.Function):
         if ctx.partial:
             goals = [None if u.step == 1 else empty(unary.shape, unary.dtype) for u in updates]
         start, begin = (_softmax_start(first), first) if x is None else (None, x)
+        needs = ctx.needs_input_grad[7:]
+        matrices = any(need and w.dim() for need, w in zip(needs, weights, strict=False))
+        ctx.spreads = SPREADS[unary.dtype]() if matrices or any(needs[len(weights) :]) else None
         _, bound = model.call(
             unary if x is None else x, unary, weights, updates, points, start=start, bounded=bounded,
-            goals=goals,
+            goals=goals, spreads=ctx.spreads,
         )  # fmt: skip
         ctx.save_for_backward(begin, unary, weight, steps, *rest, *points, *goals)
         found = torch.tensor(bound, dtype=torch.float64, device="cpu")
@@ -380,12 +394,16 @@ class _Run(torch.autograd.Function):
             start, settings = None if ctx.from_unary else x, Settings(weight, steps)
             found = _steps_again(model, updates, start, unary, settings, rest, g, needs[3:])
             return None, None, None, *found
-        in_tables = any(needs[7 + terms :])
-        of_unary, *ds = empty_like(g, max(1, count - 1) if in_tables else 2)
-        # d_k of step k; one array if tables do not read them. The first to be freed go back to the system.
-        ds = ds if in_tables else ds * count
+        of_tables = None
+        if any(needs[7 + terms :]):
+            of_tables = TableSlopes.of(model, rest, needs[7 + terms :], ctx.spreads, math.prod(g.shape[:-2]))
+        kept = of_tables is not None and of_tables.of_steps
+        of_unary, *ds = empty_like(g, max(1, count - 1) if kept else 2)
+        # d_k of step k; one array if nothing reads them. The first to be freed go back to the system.
+        ds = ds if kept else ds * count
         ds += [torch.empty(g.shape, dtype=g.dtype, device="cpu") for _ in range(count - len(ds))]
-        of_x = None if ctx.from_unary else empty(g.shape, g.dtype) if in_tables else ds[0]
+        of_x = None if ctx.from_unary else empty(g.shape, g.dtype) if kept else ds[0]
+        spreads = SPREADS[g.dtype]() if of_tables is not None and of_tables.of_spreads else None
         dual = empty(g.shape, g.dtype) if ctx.partial else None
         rates = g.new_zeros(count + 1, 3, dtype=torch.float64) if needs[5] or needs[6] else None
         # From the last step back to the first, and then the gradient at the start, or through it.
@@ -394,7 +412,8 @@ class _Run(torch.autograd.Function):
             g, None, weights, back, [*ds[-2::-1], of_x], [*goals[-2::-1], x], of_unary,
             start=Start(last.map, last.scale, goals[-1], ds[-1], last.step),
             dual=dual, slopes=any(needs[7 : 7 + terms]), checked=False,
-            points=points[-2::-1] if ctx.partial else (), rates=rates,
+            points=points[-2::-1] if ctx.partial else (), rates=rates, spreads=spreads,
+            point_spreads=ctx.spreads, tables=() if of_tables is None else of_tables.native,
         )  # fmt: skip
         of_weight = of_steps = None
         if rates is not None and needs[5]:
@@ -402,11 +421,15 @@ class _Run(torch.autograd.Function):
         if rates is not None and needs[6]:
             of_steps = (rates[:-1, 0] - rates[:-1, 1]).flip(0).to(steps)
         del dual
-        of_tables: list[Tensor | None] = [None] * (given - terms)
-        if in_tables:
-            of_tables = _of_tables(model, rest, needs[7 + terms :], points[:-1], ds)
+        in_tables: list[Tensor | None] = [None] * (given - terms)
+        if of_tables is not None:
+            if kept:
+                of_tables.add_steps(points[:-1], ds)
+            if spreads is not None:
+                of_tables.add_spreads(ctx.spreads, spreads, g.shape[-1], model.native.row(g.shape[-1]))
+            in_tables = of_tables.found()
         found = _slopes(slopes, weights, needs[7 : 7 + terms])
-        return None, None, None, of_x, of_unary, of_weight, of_steps, *found, *of_tables
+        return None, None, None, of_x, of_unary, of_weight, of_steps, *found, *in_tables
 
 
 def _derivatives(updates: Sequence[Update], from_unary: bool, *, after: bool) -> list[Update]:
@@ -428,41 +451,76 @@ def _derivatives(updates: Sequence[Update], from_unary: bool, *, after: bool) ->
     ]
 
 
-def _of_tables(
-    model: Model,
-    rest: Sequence[Tensor],
-    needs: Sequence[bool],
-    points: Sequence[Tensor],
-    ds: list[Tensor],
-) -> list[Tensor | None]:
-    """The derivatives of the sum over steps of <d, P x> in the tables of kernels that need them.
+class TableSlopes(NamedTuple):
+    """The derivatives of the sum over steps of <d, P x> in the tables of kernels that need them."""
 
-    Empties the list ``ds``, whose arrays are large.
-    """
-    weights, first = [w.detach() for w in rest[: len(model.terms)]], 0
-    each: list[Slopes | None] = []
-    for (operator, _), w in zip(model.terms, weights, strict=True):
-        own = slice(first, first + len(tables(operator)))
-        given, first = rest[len(weights) :][own], own.stop
-        each.append(slopes(operator, given, w if w.dim() else None) if any(needs[own]) else None)
-    alike = [one for one, w in zip(each, weights, strict=True) if w.dim() == 0]
-    lattices = [one for one in alike if isinstance(one, LatticeSlopes)]
-    for one in alike:
-        if lattices and isinstance(one, ShiftedSlopes):
-            one.alike = lattices[0]
-    for x in reversed(points):
-        d = ds.pop()
-        for one in each:
-            if one is not None:
-                one.add(x, d)
-    found: list[Tensor | None] = []
-    for (operator, _), one, w in zip(model.terms, each, weights, strict=True):
-        if one is None:
-            found += [None] * len(tables(operator))
-        else:
-            # Rows of d sum to 0, so that Potts multiplies them by -w.
-            found += one.found() if w.dim() else [t * -w.to(t) for t in one.found()]
-    return found
+    weights: Sequence[Tensor]
+    counts: Sequence[int]  # tables of each term
+    each: Sequence[Slopes | None]
+    images: int
+
+    @staticmethod
+    def of(
+        model: Model, rest: Sequence[Tensor], needs: Sequence[bool], spreads: Any, images: int
+    ) -> TableSlopes:
+        """Empty sums. ``rest`` are the weights and the tables, ``spreads`` those of the run."""
+        weights, first = [w.detach() for w in rest[: len(model.terms)]], 0
+        each: list[Slopes | None] = []
+        counts = [len(tables(operator)) for operator, _ in model.terms]
+        for c, ((operator, _), w, count) in enumerate(zip(model.terms, weights, counts, strict=True)):
+            given, needed = rest[len(weights) + first :][:count], needs[first : first + count]
+            spread = all(len(spreads.array(i, 0, c)) for i in range(images))
+            matrix = w if w.dim() else None
+            each.append(slopes(operator, given, matrix, spread=spread) if any(needed) else None)
+            first += count
+        alike = [one for one, w in zip(each, weights, strict=True) if w.dim() == 0]
+        lattices = [one for one in alike if isinstance(one, LatticeSlopes)]
+        for one in alike:
+            if lattices and isinstance(one, ShiftedSlopes):
+                one.alike = lattices[0]
+        return TableSlopes(weights, counts, each, images)
+
+    @property
+    def of_steps(self) -> bool:
+        return any(one is not None and one.of_steps for one in self.each)
+
+    @property
+    def of_spreads(self) -> bool:
+        return any(one is not None and one.of_spreads for one in self.each)
+
+    @property
+    def native(self) -> list[tuple[Tensor | None, Tensor | None]]:
+        """The arrays that the native run of the derivatives fills."""
+        return [(None, None) if one is None else one.native for one in self.each]
+
+    def add_steps(self, points: Sequence[Tensor], ds: list[Tensor]) -> None:
+        """Add what the native run has not added. Empties the list ``ds``, whose arrays are large."""
+        for x in reversed(points):
+            d = ds.pop()
+            for one in self.each:
+                if one is not None and one.of_steps:
+                    one.add(x, d)
+
+    def add_spreads(self, of_points: Any, of_ds: Any, labels: int, cell: int) -> None:
+        """Add what is left to add, from the spreads of a run and of its derivatives."""
+        steps = of_points.steps()
+        for c, one in enumerate(self.each):
+            if one is None or not one.of_spreads:
+                continue
+            for image in range(self.images):
+                for k in range(steps):
+                    x, d = of_points.array(image, k, c), of_ds.array(image, steps - 1 - k, c)
+                    one.add_spread(torch.from_numpy(x), torch.from_numpy(d), labels, cell)
+
+    def found(self) -> list[Tensor | None]:
+        found: list[Tensor | None] = []
+        for one, w, count in zip(self.each, self.weights, self.counts, strict=True):
+            if one is None:
+                found += [None] * count
+            else:
+                # Rows of d sum to 0, so that Potts multiplies them by -w.
+                found += one.found() if w.dim() else [t * -w.to(t) for t in one.found()]
+        return found
 
 
 def _steps_again(
@@ -479,17 +537,25 @@ def _steps_again(
 
     ``rest`` are the weights, and the tables of kernels where these are learned.
     """
+    # Some tables depend on others, which the caller's graph follows. Seen from here none does.
+    weights, given = rest[: len(model.terms)], [t.view_as(t) for t in rest[len(model.terms) :]]
+    rest, left = [*weights, *given], list(given)
+    operators = []
+    for operator, _ in model.terms if given else ():
+        count = len(tables(operator))
+        operators.append(with_tables(operator, left[:count]))
+        del left[:count]
     y = softmax(unary, -1.0) if x is None else x
     for k, u in enumerate(updates):
-        if len(rest) > len(model.terms):
-            v = model.term_by_term(y, rest[: len(model.terms)]) + unary
+        if operators:
+            v = model.term_by_term(y, weights, operators) + unary
         else:
             v = _Apply.apply(model, y, unary, *rest)
         scaled = u.scale * v if settings.weight is None else v * (-1 / settings.weight.to(v))
         p = _ORACLES[u.map](scaled, 1.0)
         y = torch.lerp(y, p, u.step if settings.steps is None else settings.steps[k].to(y))
-    given = (x, unary, *settings, *rest)
-    inputs = [t for t, need in zip(given, needed, strict=True) if need and t is not None]
+    learned = (x, unary, *settings, *rest)
+    inputs = [t for t, need in zip(learned, needed, strict=True) if need and t is not None]
     found = iter(torch.autograd.grad(y, inputs, g, create_graph=True, allow_unused=True))
     return [next(found) if need else None for need in needed]
 

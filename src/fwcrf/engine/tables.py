@@ -30,36 +30,65 @@ def tables(operator: Operator) -> list[Tensor]:
 
 
 class Slopes(Protocol):
-    """The sum over steps of the derivatives of <g, K x M> in the tables of a kernel, M symmetric."""
+    """The sum over steps of the derivatives of <g, K x M> in the tables of a kernel, M symmetric.
+
+    ``add`` adds a step; ``add_spread``, where ``of_spreads``, adds a step from the coarse x and g of an image.
+    A native run that has the spreads of its steps adds to ``native``, derivatives in weights and in a
+    diagonal. So where ``of_steps`` is False, ``add`` is not needed after such a run.
+    """
+
+    of_steps: bool
+    of_spreads: bool
+
+    @property
+    def native(self) -> tuple[Tensor | None, Tensor | None]: ...
 
     def add(self, x: Tensor, g: Tensor) -> None: ...
+
+    def add_spread(self, x: Tensor, g: Tensor, labels: int, cell: int) -> None: ...
 
     def found(self) -> list[Tensor]: ...
 
 
-def slopes(operator: Operator, given: Sequence[Tensor], matrix: Tensor | None = None) -> Slopes:
+def slopes(
+    operator: Operator, given: Sequence[Tensor], matrix: Tensor | None = None, *, spread: bool = False
+) -> Slopes:
     """An empty sum of derivatives in the tables ``given``, which replace the operator's own.
 
-    ``matrix`` is M, by default the identity.
+    ``matrix`` is M, by default the identity. ``spread`` if a native run has the spreads of its steps.
     """
     if isinstance(operator, Lattice):
-        return LatticeSlopes(operator, given, matrix)
+        return LatticeSlopes(operator, given, matrix, spread=spread)
     if isinstance(operator, Shifted):
-        return ShiftedSlopes(slopes(operator.inner, given[:-1], matrix), given[-1], matrix)
+        inner = slopes(operator.inner, given[:-1], matrix, spread=spread)
+        return ShiftedSlopes(inner, given[-1], matrix)
     if not isinstance(operator, Separable):
         raise TypeError(f"{type(operator).__name__} has no tables; expected Lattice or Separable.")
-    kind = CoarseSlopes if operator.coarse is not None else TapSlopes
-    return kind(operator, given, matrix)
+    if operator.coarse is None:
+        return TapSlopes(operator, given, matrix)
+    return CoarseSlopes(operator, given, matrix, spread=spread)
 
 
 class LatticeSlopes:
     """Of the weights and the shift."""
 
-    def __init__(self, operator: Lattice, given: Sequence[Tensor], matrix: Tensor | None) -> None:
-        self.operator: Lattice = _with_tables(operator, given)  # type: ignore[assignment]
+    of_spreads = False
+
+    def __init__(
+        self, operator: Lattice, given: Sequence[Tensor], matrix: Tensor | None, *, spread: bool = False
+    ) -> None:
+        self.operator: Lattice = with_tables(operator, given)  # type: ignore[assignment]
         self.matrix = matrix
+        self.of_steps: bool = not spread
         self.splat: Tensor = torch.zeros_like(given[0])
         self.products: Tensor = torch.zeros_like(given[0][..., 0])
+
+    @property
+    def native(self) -> tuple[Tensor | None, Tensor | None]:
+        if self.of_steps:
+            return None, None
+        rows = self.splat.shape[-2:]
+        return self.splat.view(-1, *rows), self.products.view(-1, rows[0])
 
     def add(self, x: Tensor, g: Tensor) -> None:
         self.operator.add_slopes(x, g, self.matrix, self.splat, self.products)
@@ -76,11 +105,21 @@ class ShiftedSlopes:
         self.matrix: Tensor | None = matrix
         self.shift: Tensor = torch.zeros_like(shift)
         self.alike: LatticeSlopes | None = None  # adds up the same products of points
+        self.of_steps: bool = inner.of_steps
+        self.of_spreads: bool = inner.of_spreads
+
+    @property
+    def native(self) -> tuple[Tensor | None, Tensor | None]:
+        alone = self.alike is None and not self.of_steps
+        return None, self.shift.view(-1, self.shift.shape[-1]) if alone else None
 
     def add(self, x: Tensor, g: Tensor) -> None:
         self.inner.add(x, g)
         if self.alike is None:
             add_row_products(x, g, self.matrix, self.shift)
+
+    def add_spread(self, x: Tensor, g: Tensor, labels: int, cell: int) -> None:
+        self.inner.add_spread(x, g, labels, cell)
 
     def found(self) -> list[Tensor]:
         if self.alike is not None:
@@ -91,6 +130,10 @@ class ShiftedSlopes:
 
 class TapSlopes:
     """Of the taps and the factors of each axis, by a filter with all taps."""
+
+    of_steps = True
+    of_spreads = False
+    native = None, None
 
     def __init__(self, operator: Separable, given: Sequence[Tensor], matrix: Tensor | None) -> None:
         self.operator: Separable = operator
@@ -103,7 +146,7 @@ class TapSlopes:
         # Sums over labels: some at a time take less memory.
         for some, others in zip(x.split(_TOGETHER, -1), g.split(_TOGETHER, -1), strict=True):
             with torch.enable_grad():
-                filtered = _with_tables(self.operator, self.leaves).apply(some.contiguous())
+                filtered = with_tables(self.operator, self.leaves).apply(some.contiguous())
                 each = torch.autograd.grad(filtered, self.leaves, others)
             for total, slope in zip(self.totals, each, strict=True):
                 total += slope
@@ -115,14 +158,23 @@ class TapSlopes:
 class CoarseSlopes:
     """Of the taps and the factors of each axis, by the coarse grid on which the engine applies the kernel."""
 
-    def __init__(self, operator: Separable, given: Sequence[Tensor], matrix: Tensor | None) -> None:
+    native = None, None
+
+    def __init__(
+        self, operator: Separable, given: Sequence[Tensor], matrix: Tensor | None, *, spread: bool = False
+    ) -> None:
         assert operator.coarse is not None
+        self.of_steps: bool = not spread
+        self.of_spreads: bool = spread
         self.axes: int = len(operator.taps)
         self.given = given
         self.sums: CoarseSums = CoarseSums(operator.shape, operator.coarse, matrix)
 
     def add(self, x: Tensor, g: Tensor) -> None:
         self.sums.add(x, g)
+
+    def add_spread(self, x: Tensor, g: Tensor, labels: int, cell: int) -> None:
+        self.sums.add_spread(x, g, labels, cell)
 
     def found(self) -> list[Tensor]:
         taps, left = self.given[: self.axes], self.given[self.axes :]
@@ -141,11 +193,15 @@ class CoarseSlopes:
         return [*of_taps, *of_left]
 
 
-def _with_tables(operator: Operator, given: Sequence[Tensor]) -> Operator:
+def with_tables(operator: Operator, given: Sequence[Tensor]) -> Operator:
+    """A kernel with other tables, in the order of ``tables``."""
+    if isinstance(operator, Shifted):
+        return replace(operator, inner=with_tables(operator.inner, given[:-1]), shift=given[-1])
     if isinstance(operator, Lattice):
         shift = given[1] if operator.shift is not None else None
         return replace(operator, splat=given[0], slice=given[0], shift=shift, _minus=[])
-    assert isinstance(operator, Separable)
+    if not isinstance(operator, Separable):
+        return operator
     axes = len(operator.taps)
     factors = tuple(given[axes:]) or None
     return replace(operator, taps=tuple(given[:axes]), left=factors, right=factors)

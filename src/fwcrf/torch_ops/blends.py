@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fwcrf.torch_ops.native import untraced
+from fwcrf.torch_ops.native import empty, untraced
 
 _AT_ONCE = 1 << 16  # entries that stay in the second-level cache
 
@@ -40,9 +40,11 @@ class _Blend(_OfInputs):
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
         x, y, share = ctx.saved_tensors
-        of_y = g * share
-        of_share = (g * (y - x)).sum() if _traced(g) else _inner(g, y, x)
-        return g - of_y, of_y, of_share.to(share)
+        if _traced(g):
+            of_y = g * share
+            return g - of_y, of_y, (g * (y - x)).sum().to(share)
+        of_y = torch.mul(g, share, out=empty(g.shape, g.dtype))
+        return torch.sub(g, of_y, out=empty(g.shape, g.dtype)), of_y, _inner(g, y, x).to(share)
 
 
 class _Affine(_OfInputs):
