@@ -22,6 +22,7 @@ PAGES = {
     "speed-memory": "performance.md",
     "speed-sizes": "performance.md",
     "speed-small": "performance.md",
+    "steps": "performance.md",
 }
 
 

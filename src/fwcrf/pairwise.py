@@ -418,7 +418,8 @@ def dense(
     weights = [1.0] * len(operators) if weights is None else weights
     if len(weights) != len(operators):
         raise ValueError(f"{len(weights)} weights for {len(operators)} operators; expected one each.")
-    each: Sequence[Any] = [compat] * len(operators)
+    given: Any = compat
+    each: list[Any] = [given] * len(operators)
     if isinstance(compat, Sequence) and all(hasattr(c, "apply") for c in compat):
         each = list(compat)
         if len(each) != len(operators):

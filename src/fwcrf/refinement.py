@@ -292,8 +292,8 @@ def refine(
         problem.check_reach(parts)
     counts, written = tally.counts, labels
     if log.isEnabledFor(logging.INFO) or ((counts[0] > FEW) & (counts[1] == 0)).any():
-        both = (torch.from_numpy(each) for each in (counts, tally.certainty))
-        report(*both, tally.changed, tally.pixels, lambda: some_rows(written))
+        before_and_after, certainty = torch.from_numpy(counts), torch.from_numpy(tally.certainty)
+        report(before_and_after, certainty, tally.changed, tally.pixels, lambda: some_rows(written))
     return labels.array if likely is None else (labels.array, likely.array)
 
 

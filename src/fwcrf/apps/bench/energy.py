@@ -61,10 +61,14 @@ class Run:
         return found
 
     def curve(self, taken: Mapping[int, float]) -> Curve:
-        """(step, seconds, energy) of each step. Seconds are linear between the timed runs."""
+        """(step, seconds, energy) of each step. Seconds are linear between the timed runs.
+
+        No run takes longer than one of more steps: other programs add to times, and nothing takes from them.
+        """
         counts = sorted(taken)
         found = self.energies()
-        seconds = np.interp(range(len(found)), counts, [taken[k] for k in counts])
+        least = np.minimum.accumulate([taken[k] for k in counts][::-1])[::-1]
+        seconds = np.interp(range(len(found)), counts, least)
         return [(k, float(t), e) for k, (t, e) in enumerate(zip(seconds, found, strict=True))]
 
 
