@@ -2,6 +2,7 @@
 #include "bind/arrays.hpp"
 #include "bind/bands.hpp"
 #include "lattice/build.hpp"
+#include "lattice/image.hpp"
 #include "lattice/sample.hpp"
 #include "lattice/weights.hpp"
 #include "maps/features.hpp"
@@ -30,7 +31,8 @@ bool bilateral(Strided<T, 3> values, In<std::int64_t, 1> sizes, In<T, 1> inverse
     nb::gil_scoped_release release;
     const Pixels<T> pixels{values.data(),    static_cast<std::int64_t>(images), values.stride(0), values.stride(1),
                            values.stride(2), static_cast<int>(channels)};
-    return bilateral_features(pixels, sizes.data(), static_cast<int>(axes), inverse.data(), out.data(), threads);
+    return bilateral_features(GridFeatures<T>{pixels, sizes.data(), static_cast<int>(axes), inverse.data()}, out.data(),
+                              threads);
 }
 
 // Returns (all finite, minimum of every feature, maximum of every feature).
@@ -52,46 +54,11 @@ template <typename T> nb::tuple feature_bounds(In<T, 2> features) {
     return nb::make_tuple(finite, lows, highs);
 }
 
-// Bounds on the first d lattice quotients of all points, from bounds on their d features.
-std::pair<std::vector<std::int64_t>, std::vector<std::int64_t>> quotient_range(const std::vector<double>& lowest,
-                                                                               const std::vector<double>& highest,
-                                                                               const std::vector<double>& scale) {
-    // Beyond so many lattice cells from the origin a double no longer resolves a cell.
-    constexpr double kFarthest = 0x1p45;
-    const std::size_t d = scale.size();
-    require(d >= 1 && lowest.size() == d && highest.size() == d, "a lowest and a highest value per feature");
-    std::vector<double> low(d), high(d);
-    double feature = 0, quotient = 0, largest = 0;
-    for (std::size_t j = 0; j < d; ++j) {
-        low[j] = lowest[j] * scale[j];
-        high[j] = highest[j] * scale[j];
-        require(std::isfinite(low[j]) && std::isfinite(high[j]), "finite features");
-        feature = std::max({feature, std::abs(lowest[j]), std::abs(highest[j])});
-        quotient = std::max({quotient, std::abs(low[j]), std::abs(high[j])});
-        largest = std::max(largest, scale[j]);
-    }
-    const double cells = static_cast<double>(d + 1);
-    if (quotient * cells > kFarthest) {
-        char text[256];
-        std::snprintf(text, sizeof text,
-                      "features reach %.3g standard deviations from the origin; expected less than about %.2g. Use "
-                      "larger bandwidths, or subtract the mean from the features.",
-                      feature, kFarthest / cells / largest);
-        throw nb::value_error(text);
-    }
-    // Coordinate j of the elevated point is sum_{i >= j} c_i - j c_{j-1}.
-    std::vector<std::int64_t> least(d), most(d);
-    double down = 0, up = 0;
-    for (std::size_t j = d; j-- > 0;) {
-        const double before = static_cast<double>(j);
-        down += low[j];
-        up += high[j];
-        const double from = (down - (j ? before * high[j - 1] : 0)) / cells;
-        const double to = (up - (j ? before * low[j - 1] : 0)) / cells;
-        least[j] = static_cast<std::int64_t>(std::floor(from)) - 2;
-        most[j] = static_cast<std::int64_t>(std::ceil(to)) + 2;
-    }
-    return {least, most};
+// The neighbours as an array that owns them.
+Table neighbors_of(Graph&& graph, std::size_t corners) {
+    auto* memory = new Graph(std::move(graph));
+    nb::capsule owner(memory, [](void* p) noexcept { delete static_cast<Graph*>(p); });
+    return Table(memory->neighbors.data(), {corners, static_cast<std::size_t>(memory->vertices), 2}, owner);
 }
 
 template <typename T>
@@ -117,9 +84,64 @@ Table build_lattice(In<T, 3> features, In<double, 1> scale, In<std::int64_t, 1> 
         graph =
             build(points, scale.data(), low.data(), high.data(), index.data(), weight.data(), order.data(), threads);
     }
-    auto* memory = new Graph(std::move(graph));
-    nb::capsule owner(memory, [](void* p) noexcept { delete static_cast<Graph*>(p); });
-    return Table(memory->neighbors.data(), {d + 1, static_cast<std::size_t>(memory->vertices), 2}, owner);
+    return neighbors_of(std::move(graph), d + 1);
+}
+
+// See ImageLatticeArgs; `values` are (images, n, channels) with any strides, in T or bytes, and `scales` bandwidths.
+// Returns the neighbours of every vertex, or None if a feature is not finite.
+template <typename T>
+std::optional<Table>
+lattice_of_image(nb::ndarray<nb::ro, nb::ndim<3>, nb::device::cpu> values, const std::vector<std::int64_t>& sizes,
+                 const std::vector<double>& scales, const std::vector<std::int64_t>& origin,
+                 const std::vector<double>& scale, In<std::int64_t, 1> points, std::int64_t rows, double place,
+                 double constant, double tap, double identity, double least, double most, Out<std::int32_t, 3> index,
+                 Out<T, 3> weight, Out<T, 2> shift, Out<T, 2> minus, int threads) {
+    const std::size_t images = values.shape(0), n = values.shape(1), channels = values.shape(2), axes = sizes.size();
+    const bool bytes = values.dtype() == nb::dtype<std::uint8_t>();
+    const std::size_t d = axes + channels, count = points.shape(0);
+    std::size_t product = 1;
+    for (const std::int64_t one : sizes) {
+        require(one >= 1 && static_cast<std::size_t>(one) <= n / product, "one value per pixel of the grid");
+        product *= static_cast<std::size_t>(one);
+    }
+    require(bytes || values.dtype() == nb::dtype<T>(), "values in bytes or in the dtype of the weights");
+    require(axes >= 1 && images >= 1 && channels >= 1 && d < kTabled && n == product,
+            "one value per pixel of the grid");
+    require(scales.size() == d && scale.size() == d, "one bandwidth and one factor per feature");
+    require(origin.empty() || origin.size() == axes, "a coordinate per axis");
+    require(rows >= 0 && (rows == 0 || static_cast<std::size_t>(rows) < count), "rows and columns");
+    for (std::size_t i = 0; i < count; ++i)
+        require(points.data()[i] >= 0 && static_cast<std::size_t>(points.data()[i]) < n, "points that there are");
+    require(place <= 0 && constant > 0 && most >= 1 && threads >= 1, "an exponent of at most 0, a positive factor");
+    require_same(index, weight, "shapes");
+    require(index.shape(0) == images && index.shape(1) == n && index.shape(2) == d + 1, "a row of corners per point");
+    for (const auto& array : {shift, minus})
+        require(array.shape(0) == images && array.shape(1) == n, "one entry per point");
+    std::vector<T> inverse(d), corner(origin.size());
+    for (std::size_t k = 0; k < d; ++k) inverse[k] = T(1) / static_cast<T>(scales[k]);
+    for (std::size_t k = 0; k < origin.size(); ++k)
+        corner[k] = static_cast<T>(static_cast<double>(origin[k]) / scales[k]);
+    const Pixels<T> pixels{bytes ? nullptr : static_cast<const T*>(values.data()),
+                           static_cast<std::int64_t>(images),
+                           values.stride(0),
+                           values.stride(1),
+                           values.stride(2),
+                           static_cast<int>(channels),
+                           bytes ? static_cast<const std::uint8_t*>(values.data()) : nullptr};
+    const GridFeatures<T> features{pixels, sizes.data(), static_cast<int>(axes), inverse.data(),
+                                   origin.empty() ? nullptr : corner.data()};
+    Graph graph;
+    bool finite;
+    {
+        nb::gil_scoped_release release;
+        finite =
+            image_lattice(ImageLatticeArgs<T>{features, scale.data(), points.data(), static_cast<std::int64_t>(count),
+                                              rows, place, tap, identity, constant, least, most, index.data(),
+                                              weight.data(), shift.data(), minus.data(), threads},
+                          graph);
+    }
+    if (!finite) return std::nullopt;
+    return neighbors_of(std::move(graph), d + 1);
 }
 
 // A lattice as (index, splat, slice, neighbours); the caller sets x, out, n, channels and shift.
@@ -317,9 +339,10 @@ void sampled_sums(In<T, 3> features, In<std::int64_t, 1> points, std::int64_t ro
     lattice.n = static_cast<std::int64_t>(batch * n);
     lattice.channels = 1;
     nb::gil_scoped_release release;
-    sample(SampleArgs<T>{features.data(), static_cast<std::int64_t>(batch), static_cast<std::int64_t>(n),
-                         static_cast<int>(d), points.data(), static_cast<std::int64_t>(count), rows, lattice, exponent,
-                         exact.data(), own.data()});
+    const Points<T> all{features.data(), static_cast<std::int64_t>(batch), static_cast<std::int64_t>(n),
+                        static_cast<int>(d), false};
+    sample(SampleArgs<T>{all, points.data(), static_cast<std::int64_t>(count), rows, lattice, exponent, exact.data(),
+                         own.data()});
 }
 
 template <typename T> void placed(In<T, 3> weight, In<T, 1> factor, double exponent, Out<T, 3> out, int threads) {
@@ -412,6 +435,9 @@ template <typename T> void bind(nb::module_& m) {
     m.def("build_lattice", &build_lattice<T>, "features"_a.noconvert(), "scale"_a.noconvert(), "low"_a.noconvert(),
           "high"_a.noconvert(), "index"_a.noconvert(), "weight"_a.noconvert(), "order"_a.noconvert(), "threads"_a,
           "single"_a = false);
+    m.def("image_lattice", &lattice_of_image<T>, "values"_a.noconvert(), "sizes"_a, "scales"_a, "origin"_a, "scale"_a,
+          "points"_a.noconvert(), "rows"_a, "place"_a, "constant"_a, "tap"_a, "identity"_a, "least"_a, "most"_a,
+          "index"_a.noconvert(), "weight"_a.noconvert(), "shift"_a.noconvert(), "minus"_a.noconvert(), "threads"_a);
     m.def("filter", &filter<T>, "x"_a.noconvert(), "index"_a.noconvert(), "splat"_a.noconvert(), "slice"_a.noconvert(),
           "neighbors"_a.noconvert(), "shift"_a.noconvert().none(), "tap"_a, "identity"_a, "order"_a,
           "out"_a.noconvert(), "threads"_a);
@@ -451,7 +477,13 @@ void bind_filters(nb::module_& m) {
     bind<float>(m);
     bind<double>(m);
     m.def("order_words", [](int corners) { return order_words(corners); }, "corners"_a);
-    m.def("quotient_range", &quotient_range, "lowest"_a, "highest"_a, "scale"_a);
+    m.def(
+        "quotient_range",
+        [](const std::vector<double>& lowest, const std::vector<double>& highest, const std::vector<double>& scale) {
+            Quotients found = quotient_range(lowest, highest, scale);
+            return std::make_pair(std::move(found.low), std::move(found.high));
+        },
+        "lowest"_a, "highest"_a, "scale"_a);
     m.def("normalized_weights", &normalized, "index"_a.noconvert(), "weight"_a.noconvert(), "neighbors"_a.noconvert(),
           "tap"_a, "normalization"_a, "gain"_a, "least"_a, "times"_a, "splat"_a.noconvert(), "slice"_a.noconvert(),
           "threads"_a);

@@ -49,6 +49,7 @@
     F(void, softmax, (const SimplexArgs<T>&))                                                                          \
     F(void, softmax_derivative, (const SimplexArgs<T>&))                                                               \
     F(ScoreRange, energies, (const EnergyArgs<T>&))                                                                    \
+    F(void, label_shares, (const ShareArgs<T>&))                                                                       \
     F(void, transpose_array, (const TransposeArgs<T>&))                                                                \
     F(void, transpose_log, (const TransposeArgs<T>&))                                                                  \
     F(void, transpose_log_derivative, (const TransposeArgs<T>&))                                                       \

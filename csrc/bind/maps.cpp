@@ -1,6 +1,13 @@
 // Maps of whole arrays: layouts, energies, simplices, argmax.
 #include "bind/arrays.hpp"
 
+#include <nanobind/stl/array.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <memory>
+
 namespace fwcrf {
 namespace {
 
@@ -81,6 +88,80 @@ std::tuple<bool, double, double, double, double> energies(In<T, 3> scores, bool 
     return {e.finite, e.least, e.most, e.lowest_sum, e.highest_sum};
 }
 
+// Some pixels of a grid. `window` has, for each axis, the size of the grid, the first pixel, the step and the number of
+// pixels.
+struct Window {
+    std::vector<std::int64_t> each[4];
+    Sampled pixels{};
+
+    Window(const std::vector<std::array<std::int64_t, 4>>& window, std::size_t n) {
+        std::size_t product = 1;
+        for (const auto& axis : window) {
+            const auto [size, first, step, number] = axis;
+            require(size >= 1 && first >= 0 && step >= 1 && number >= 1 && first < size, "pixels of the grid");
+            require(number - 1 <= (size - 1 - first) / step, "pixels of the grid");
+            for (std::size_t k = 0; k < 4; ++k) each[k].push_back(axis[k]);
+            require(static_cast<std::size_t>(size) <= n / product, "one row per pixel of the grid");
+            product *= static_cast<std::size_t>(size);
+        }
+        require(!window.empty() && product == n, "one row per pixel of the grid");
+        pixels = {static_cast<int>(window.size()), each[0].data(), each[1].data(), each[2].data(), each[3].data()};
+    }
+};
+
+template <typename T> ShareArgs<T> share_args(const In<T, 3>& unary, const Sampled& pixels, int threads) {
+    require(unary.shape(2) >= 1 && threads >= 1, "at least one label, threads >= 1");
+    ShareArgs<T> args{};
+    args.unary = unary.data();
+    args.batch = size(unary, 0);
+    args.n = size(unary, 1);
+    args.labels = size(unary, 2);
+    args.pixels = pixels;
+    args.threads = threads;
+    return args;
+}
+
+// The largest probability of some pixels, and its label.
+template <typename T>
+void best_labels(In<T, 3> unary, const std::vector<std::array<std::int64_t, 4>>& window, Out<T, 2> best,
+                 Out<std::int64_t, 2> labels, int threads) {
+    const Window given(window, unary.shape(1));
+    require_same(best, labels, "one entry per pixel");
+    require(best.shape(0) == unary.shape(0) && size(best, 1) == given.pixels.total(), "one entry per pixel");
+    ShareArgs<T> args = share_args<T>(unary, given.pixels, threads);
+    args.best = best.data();
+    args.where = labels.data();
+    nb::gil_scoped_release release;
+    native<T>().label_shares(args);
+}
+
+// -log(mean probability over some pixels + floor) of each label that is the best one of a pixel, above the least of all
+// labels; 0 for every other label.
+template <typename T>
+void rarity(In<T, 3> unary, const std::vector<std::array<std::int64_t, 4>>& window, double floor, Out<T, 2> rare,
+            int threads) {
+    const Window given(window, unary.shape(1));
+    require(rare.shape(0) == unary.shape(0) && rare.shape(1) == unary.shape(2) && floor > 0, "one entry per label");
+    const std::size_t batch = rare.shape(0), labels = rare.shape(1);
+    std::vector<double> sums(batch * labels);
+    const auto wins = std::make_unique<bool[]>(sums.size());
+    ShareArgs<T> args = share_args<T>(unary, given.pixels, threads);
+    args.sums = sums.data();
+    args.wins = wins.get();
+    {
+        nb::gil_scoped_release release;
+        native<T>().label_shares(args);
+    }
+    const auto count = static_cast<double>(given.pixels.total());
+    for (std::size_t b = 0; b < batch; ++b) {
+        double* const own = sums.data() + b * labels;
+        for (std::size_t s = 0; s < labels; ++s) own[s] = -std::log(own[s] / count + floor);
+        const double least = *std::min_element(own, own + labels);
+        for (std::size_t s = 0; s < labels; ++s)
+            rare.data()[b * labels + s] = static_cast<T>(wins[b * labels + s] ? own[s] - least : 0.0);
+    }
+}
+
 template <typename T>
 void map_rows(void (*map)(const SimplexArgs<T>&), In<T, 2> x, const In<T, 2>* p, double scale, Out<T, 2> out,
               int threads) {
@@ -118,6 +199,9 @@ template <typename T> void bind(nb::module_& m) {
     m.def("argmax", &largest_columns<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("energies", &energies<T>, "scores"_a.noconvert(), "last"_a, "probabilities"_a, "least"_a, "out"_a.noconvert(),
           "threads"_a);
+    m.def("best_labels", &best_labels<T>, "unary"_a.noconvert(), "window"_a, "best"_a.noconvert(),
+          "labels"_a.noconvert(), "threads"_a);
+    m.def("rarity", &rarity<T>, "unary"_a.noconvert(), "window"_a, "floor"_a, "rare"_a.noconvert(), "threads"_a);
     m.def("project", &project<T>, "v"_a.noconvert(), "scale"_a, "out"_a.noconvert(), "threads"_a);
     m.def("project_derivative", &project_derivative<T>, "d"_a.noconvert(), "p"_a.noconvert(), "scale"_a,
           "out"_a.noconvert(), "threads"_a);

@@ -90,7 +90,7 @@ template <typename T> struct NormalizeArgs {
     const std::int32_t* neighbors;  // (corners, vertices, 2)
     const T* factor;                // (batch)
     double exponent, tap, identity;
-    T* out;    // (batch, n, corners): normalized weights
+    T* out;    // (batch, n, corners): normalized weights; may be `weight`
     T* shift;  // (batch, n): to be added to the diagonal
     T* minus;  // (batch, n): -diag of the kernel of the normalized weights
     int threads;

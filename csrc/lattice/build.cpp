@@ -1,6 +1,9 @@
 #include "lattice/build.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdio>
 #include <limits>
 #include <new>
 #include <stdexcept>
@@ -228,6 +231,7 @@ void insert_range(const Points<T>& points, const Layout& layout, const Steps<W>&
     recent.forget(end - begin);
     Embedding block{};  // initialized, because whole blocks are read even if fewer points were embedded
     alignas(64) std::uint64_t base[W][kBlock];
+    T room[kBlock * (C - 1)];
     Simplex<W, C> simplices[kBlock];
     Simplex<W, C>* seen[kBlock];
     Key<W> keys[kBlock][C];
@@ -235,7 +239,7 @@ void insert_range(const Points<T>& points, const Layout& layout, const Steps<W>&
 
     for (std::int64_t first = begin; first < end && !stop.asked(first / kBlock); first += kBlock) {
         const int count = static_cast<int>(end - first < kBlock ? end - first : kBlock);
-        native<T>().embed(points.features + first * points.d, count, points.d, scale, points.single, block);
+        native<T>().embed(points.rows(first, count, room), count, points.d, scale, points.single, block);
         for (int w = 0; w < W; ++w)
             for (int l = 0; l < kBlock; ++l) base[w][l] = 0;
         for (int a = 0; a < d; ++a) {
@@ -394,6 +398,47 @@ Graph joined(std::vector<Graph>&& graphs, int corners) {
 
 }  // namespace
 
+Quotients quotient_range(const std::vector<double>& lowest, const std::vector<double>& highest,
+                         const std::vector<double>& scale) {
+    // Beyond so many lattice cells from the origin a double no longer resolves a cell.
+    constexpr double kFarthest = 0x1p45;
+    const std::size_t d = scale.size();
+    if (d < 1 || lowest.size() != d || highest.size() != d)
+        throw std::invalid_argument("a lowest and a highest value per feature");
+    std::vector<double> low(d), high(d);
+    double feature = 0, quotient = 0, largest = 0;
+    for (std::size_t j = 0; j < d; ++j) {
+        low[j] = lowest[j] * scale[j];
+        high[j] = highest[j] * scale[j];
+        if (!std::isfinite(low[j]) || !std::isfinite(high[j])) throw std::invalid_argument("finite features");
+        feature = std::max({feature, std::abs(lowest[j]), std::abs(highest[j])});
+        quotient = std::max({quotient, std::abs(low[j]), std::abs(high[j])});
+        largest = std::max(largest, scale[j]);
+    }
+    const double cells = static_cast<double>(d + 1);
+    if (quotient * cells > kFarthest) {
+        char text[256];
+        std::snprintf(text, sizeof text,
+                      "features reach %.3g standard deviations from the origin; expected less than about %.2g. Use "
+                      "larger bandwidths, or subtract the mean from the features.",
+                      feature, kFarthest / cells / largest);
+        throw std::domain_error(text);
+    }
+    // Coordinate j of the elevated point is sum_{i >= j} c_i - j c_{j-1}.
+    std::vector<std::int64_t> least(d), most(d);
+    double down = 0, up = 0;
+    for (std::size_t j = d; j-- > 0;) {
+        const double before = static_cast<double>(j);
+        down += low[j];
+        up += high[j];
+        const double from = (down - (j ? before * high[j - 1] : 0)) / cells;
+        const double to = (up - (j ? before * low[j - 1] : 0)) / cells;
+        least[j] = static_cast<std::int64_t>(std::floor(from)) - 2;
+        most[j] = static_cast<std::int64_t>(std::ceil(to)) + 2;
+    }
+    return {std::move(least), std::move(most)};
+}
+
 template <typename T>
 Graph build(const Points<T>& points, const double* scale, const std::int64_t* low, const std::int64_t* high,
             std::int32_t* index, T* weight, std::int64_t* order, int threads) {
@@ -403,8 +448,7 @@ Graph build(const Points<T>& points, const double* scale, const std::int64_t* lo
     std::vector<Graph> graphs(points.batch);
     Stop stop;
     const auto one = [&](std::int64_t b, int threads) {
-        const Points<T> own{points.features + b * points.n * points.d, 1, points.n, points.d, points.single};
-        graphs[b] = build_one(own, layout, scale, index + b * each, weight + b * each,
+        graphs[b] = build_one(points.image(b), layout, scale, index + b * each, weight + b * each,
                               order + b * points.n * order_words(corners), threads, stop);
     };
     // One thread per image, or all threads on the points of each image. A nested region, even in a region of a single

@@ -2,6 +2,7 @@
 // Built once per image, then read by every filter.
 #pragma once
 
+#include "maps/features.hpp"
 #include "runtime/block_allocator.hpp"
 #include "runtime/stop.hpp"
 
@@ -11,11 +12,24 @@
 namespace fwcrf {
 
 template <typename T> struct Points {
-    const T* features;   // (batch * n, d), in standard deviations
+    const T* features;   // (batch * n, d), in standard deviations; null if they come from `grid`
     std::int64_t batch;  // images; no two images share a vertex
     std::int64_t n;      // points per image
     int d;
     bool single;  // embedded in float arithmetic; only for float features
+    const GridFeatures<T>* grid = nullptr;
+    std::int64_t before = 0;  // points of `grid` before the first one
+
+    // The features of `count` points from number i on; `room` has space for them.
+    const T* rows(std::int64_t i, std::int64_t count, T* room) const {
+        if (features) return features + i * d;
+        grid->rows(before + i, count, room);
+        return room;
+    }
+    // The points of image b.
+    Points image(std::int64_t b) const {
+        return {features ? features + b * n * d : nullptr, 1, n, d, single, grid, before + b * n};
+    }
 };
 
 // Neighbours of every vertex, (d + 1, vertices, 2): one step down and one step up each axis, or `vertices` if the
@@ -24,6 +38,14 @@ struct Graph {
     std::int64_t vertices = 0;
     std::vector<std::int32_t, BlockAllocator<std::int32_t>> neighbors;
 };
+
+// Bounds on the first d lattice quotients of all points, from bounds on their d features. Throws std::domain_error if a
+// double does not resolve the cells of the farthest point.
+struct Quotients {
+    std::vector<std::int64_t> low, high;
+};
+Quotients quotient_range(const std::vector<double>& lowest, const std::vector<double>& highest,
+                         const std::vector<double>& scale);
 
 // Fills `index` and `weight`, (batch * n, d + 1): the corners of the simplex around each point and its
 // barycentric coordinates; and `order`, (batch * n, order_words(d + 1)): the axes that lead from

@@ -36,8 +36,9 @@ template <int C, typename T> struct Normalize {
 
     // Writes weights to `out` and the diagonal to `minus`, and splats ones.
     void place(Range points, const std::uint64_t* sets, T* ones) const {
-        const DiagonalArgs<T> given{a.batch * a.n, C,     a.index,    a.weight, a.order, a.vertices,
-                                    a.neighbors,   a.tap, a.identity, nullptr,  nullptr, 1};
+        // Whole vectors are read up to the end of this thread's rows: another thread may write the next row in place.
+        const DiagonalArgs<T> given{points.end,  C,     a.index,    a.weight, a.order, a.vertices,
+                                    a.neighbors, a.tap, a.identity, nullptr,  nullptr, 1};
         const typename DiagonalRows<C, T>::ChainWeights chain(a.tap, a.identity);
         for (std::int64_t i = points.begin; i < points.end; i += W) {
             DiagonalRows<C, T> rows(given, sets, i, points.end);

@@ -2,15 +2,14 @@
 #pragma once
 
 #include "lattice/arguments.hpp"
+#include "lattice/build.hpp"
 
 namespace fwcrf {
 
 // The first points of the sample are rows, the rest are columns: each row's sum over the columns, by the exact kernel
 // and by the lattice with weights as in PlaceArgs.
 template <typename T> struct SampleArgs {
-    const T* features;  // (batch, n, d)
-    std::int64_t batch, n;
-    int d;
+    Points<T> all;
     const std::int64_t* points;  // (count), the same for all images
     std::int64_t count, rows;
     FilterArgs<T> lattice;  // of batch * n points, one channel; x, out and slice are not used

@@ -43,4 +43,38 @@ struct ScoreRange {
     bool finite;
 };
 
+// Some pixels of a grid: along axis a, `count[a]` of them from `first[a]` on, `step[a]` apart.
+struct Sampled {
+    int axes;
+    const std::int64_t *sizes, *first, *step, *count;  // (axes)
+
+    std::int64_t total() const {
+        std::int64_t n = 1;
+        for (int a = 0; a < axes; ++a) n *= count[a];
+        return n;
+    }
+    // The number of the i-th of these pixels in the grid.
+    std::int64_t pixel(std::int64_t i) const {
+        std::int64_t at = 0, stride = 1;
+        for (int a = axes - 1; a >= 0; --a) {
+            at += (first[a] + i % count[a] * step[a]) * stride;
+            i /= count[a];
+            stride *= sizes[a];
+        }
+        return at;
+    }
+};
+
+// Probabilities softmax(-unary) at some pixels of every image.
+template <typename T> struct ShareArgs {
+    const T* unary;  // (batch, n, labels), no entry NaN, and one below infinity in every row
+    std::int64_t batch, n, labels;
+    Sampled pixels;       // the same for all images
+    T* best;              // (batch, pixels): the largest probability; or null
+    std::int64_t* where;  // (batch, pixels): its label, the first of equal ones; or null
+    double* sums;         // (batch, labels): sums of the probabilities over the pixels; or null
+    bool* wins;           // (batch, labels): whether the label is the best one of a pixel; or null
+    int threads;
+};
+
 }  // namespace fwcrf

@@ -17,6 +17,12 @@ PAGES = {
     "fit-gain": "command-line.md",
     "photographs": "performance.md",
     "scribbles": "losses.md",
+    "speed-inference": "performance.md",
+    "speed-layer": "performance.md",
+    "speed-memory": "performance.md",
+    "speed-sizes": "performance.md",
+    "speed-small": "performance.md",
+    "steps": "performance.md",
 }
 
 

@@ -27,6 +27,28 @@ def build_lattice(
     threads: int,
     single: bool = False,
 ) -> Any: ...
+def image_lattice(
+    values: Any,
+    sizes: Sequence[int],
+    scales: Sequence[float],
+    origin: Sequence[int],
+    scale: Sequence[float],
+    points: Any,
+    rows: int,
+    place: float,
+    constant: float,
+    tap: float,
+    identity: float,
+    least: float,
+    most: float,
+    index: Any,
+    weight: Any,
+    shift: Any,
+    minus: Any,
+    threads: int,
+) -> Any: ...
+def best_labels(unary: Any, window: Any, best: Any, labels: Any, threads: int) -> None: ...
+def rarity(unary: Any, window: Any, floor: float, rare: Any, threads: int) -> None: ...
 def normalized_weights(
     index: Any,
     weight: Any,

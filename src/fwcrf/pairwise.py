@@ -11,8 +11,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from fwcrf.inputs.numbers import reals, shown
 from fwcrf.kernels.kernel import Domain, Kernel, Weight, read_kernels
 from fwcrf.kernels.operator import Operator
 from fwcrf.torch_ops.magnitudes import WEIGHT, refuse_weight
-from fwcrf.torch_ops.native import matmul
+from fwcrf.torch_ops.native import matmul, plain
 from fwcrf.torch_ops.precision import wide, widest
 from fwcrf.torch_ops.printed import in_one_line
 
@@ -42,7 +42,7 @@ def largest(values: Tensor) -> float:
     hidden = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active() or values.is_meta
     if hidden or values.numel() == 0 or isinstance(values, torch._subclasses.FakeTensor):
         return 0.0
-    return float(values.detach().abs().max())
+    return float(values.detach().abs().max()) if values.dim() else abs(values.item())
 
 
 class SelfEdges(NamedTuple):
@@ -418,30 +418,50 @@ def dense(
     weights = [1.0] * len(operators) if weights is None else weights
     if len(weights) != len(operators):
         raise ValueError(f"{len(weights)} weights for {len(operators)} operators; expected one each.")
-    numbers = [_weight(weight, num_labels) for weight in weights]
+    given: Any = compat
+    each: list[Any] = [given] * len(operators)
     if isinstance(compat, Sequence) and all(hasattr(c, "apply") for c in compat):
-        compats = list(compat)
-        if len(compats) != len(operators):
+        each = list(compat)
+        if len(each) != len(operators):
             raise ValueError(
-                f"{len(compats)} compatibilities for {len(operators)} operators; expected one each."
+                f"{len(each)} compatibilities for {len(operators)} operators; expected one each."
             )
-    else:
-        compats = [compatibility(compat, num_labels)] * len(operators)  # type: ignore[arg-type]
+    elif type(compat) is not float:
+        each = [compatibility(compat, num_labels)] * len(operators)  # type: ignore[arg-type]
     terms = []
-    for operator, w, c in zip(operators, numbers, compats, strict=True):
+    for operator, weight, c in zip(operators, weights, each, strict=True):
         example = operator.example
         K = operator if self_edges else operator.without_self_edges()
-        # Of Potts and of a diagonal, no matrix over all pairs of labels is made.
-        entries = c.weight if isinstance(c, Potts) else getattr(c, "values", None)
-        size = largest(w) * largest(c.matrix(num_labels) if entries is None else entries)  # type: ignore[union-attr]
-        M = c.weighted(w)  # type: ignore[union-attr]
+        plainly = type(weight) is float and type(c) is float and not torch.compiler.is_compiling()
+        M, factors, size = (_known_penalties if plainly else _penalties)(weight, c, num_labels)
         if not example.is_cpu and isinstance(M, Potts | Values | Full):
             M = M.near(example)
-        # One object for all Potts matrices: terms with one N have a common matrix.
-        unit = isinstance(c, Potts) and c.weight.dim() == 0
-        factors = None if w.dim() else (w * c.weight, _UNIT_POTTS) if unit else (w, c)  # type: ignore
-        terms.append(Kronecker(K, M, num_labels, operator, factors, size))  # type: ignore[arg-type]
+        terms.append(Kronecker(K, M, num_labels, operator, factors, size))
     return terms[0] if len(terms) == 1 else Sum(terms)
+
+
+def _penalties(
+    weight: Weight, compat: float | Compatibility, num_labels: int
+) -> tuple[Compatibility, tuple[Tensor, Compatibility] | None, float]:
+    """``compat``, ``factors`` and ``magnitude`` of a ``Kronecker``."""
+    w = _weight(weight, num_labels)
+    c: Any = compatibility(compat, num_labels) if isinstance(compat, float) else compat
+    # Of Potts and of a diagonal, no matrix over all pairs of labels is made.
+    entries = c.weight if isinstance(c, Potts) else getattr(c, "values", None)
+    size = largest(w) * largest(c.matrix(num_labels) if entries is None else entries)
+    M = c.weighted(w)
+    # One object for all Potts matrices: terms with one N have a common matrix.
+    unit = isinstance(c, Potts) and c.weight.dim() == 0
+    return M, None if w.dim() else (M.weight, _UNIT_POTTS) if unit else (w, c), size
+
+
+@lru_cache(maxsize=64)
+def _known_penalties(
+    weight: float, compat: float, num_labels: int
+) -> tuple[Compatibility, tuple[Tensor, Compatibility] | None, float]:
+    """``_penalties`` of two numbers, which most models have."""
+    with plain():
+        return _penalties(weight, compat, num_labels)
 
 
 def of_image(

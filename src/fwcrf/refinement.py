@@ -38,10 +38,10 @@ from fwcrf.inputs.arrays import (
 from fwcrf.inputs.masks import Known, Masks, read_masks
 from fwcrf.inputs.numbers import MOST, function, real, whole
 from fwcrf.inputs.resample import Align, Alignment, aligned, needed, resample, reverse
-from fwcrf.inputs.scores import Scores, check_balance, rarity, read_scores
+from fwcrf.inputs.scores import FLOOR, Scores, check_balance, read_scores
 from fwcrf.inputs.tiles import Tile, available_memory, most_pixels, plan_tiles, sample, sizes
 from fwcrf.kernels.bands import SHORT_AXIS
-from fwcrf.kernels.kernel import Domain, Kernel, check_image, read_kernels
+from fwcrf.kernels.kernel import Domain, Kernel, Stored, check_image, read_kernels
 from fwcrf.presets import OF_PRESET, OWN_KERNELS, Preset, Unset
 from fwcrf.presets import get as get_preset
 from fwcrf.rounding import Rounding
@@ -51,6 +51,7 @@ from fwcrf.solvers.plan import arrays_per_label
 from fwcrf.torch_ops.layout import argmax
 from fwcrf.torch_ops.native import as_tensor, check_finite, warn_caller, with_memory_errors
 from fwcrf.torch_ops.printed import in_one_line
+from fwcrf.torch_ops.shares import best_labels, rarity_in
 from fwcrf.torch_ops.simplex import softmax
 
 if TYPE_CHECKING:
@@ -63,6 +64,8 @@ log.addHandler(logging.NullHandler())
 
 # Bytes within which an image is solved as a whole, unless the user sets memory=.
 MEMORY = 4 << 30
+# No solver takes more bytes for each label and channel of a pixel, with 16 kernels or fewer.
+_MOST_EACH = 1 << 14
 # Below this many bytes, the memory of the machine is not looked up.
 _NOTICED = 1 << 30
 # Overlap of windows beyond their tiles, in standard deviations of the widest kernel.
@@ -288,11 +291,9 @@ def refine(
     if first and not tally.changed and problem.inference.num_steps > 0 and "certain" not in scores.warned:
         problem.check_reach(parts)
     counts, written = tally.counts, labels
-    if log.isEnabledFor(logging.INFO) or bool(((counts[0] > FEW) & (counts[1] == 0)).any()):
-        report(
-            counts, tally.certainty, tally.changed, tally.pixels,
-            lambda: some_rows(written),
-        )  # fmt: skip
+    if log.isEnabledFor(logging.INFO) or ((counts[0] > FEW) & (counts[1] == 0)).any():
+        before_and_after, certainty = torch.from_numpy(counts), torch.from_numpy(tally.certainty)
+        report(before_and_after, certainty, tally.changed, tally.pixels, lambda: some_rows(written))
     return labels.array if likely is None else (labels.array, likely.array)
 
 
@@ -315,8 +316,8 @@ def _settings() -> tuple[str, ...]:
 class Tally:
     """The labels of some pixels before and after, counted per image."""
 
-    counts: Tensor  # (2, images, L): before and after, estimates for all pixels
-    certainty: Tensor  # (images, L): sums of the probabilities of the labels before
+    counts: np.ndarray  # (2, images, L): before and after, estimates for all pixels
+    certainty: np.ndarray  # (images, L): sums of the probabilities of the labels before
     changed: float = 0.0  # pixels
     pixels: int = 0
 
@@ -324,22 +325,23 @@ class Tally:
 
     @classmethod
     def of(cls, images: int, num_labels: int) -> Tally:
-        zeros = torch.zeros(3, images, num_labels, dtype=torch.float64, device="cpu")
+        zeros = np.zeros((3, images, num_labels))
         return cls(zeros[:2], zeros[2])
 
-    def add(self, images: slice, best: Tensor, before: Tensor, after: Tensor, pixels: int) -> None:
+    def add(self, images: slice, best: np.ndarray, before: np.ndarray, after: Tensor, pixels: int) -> None:
         """Count some of the ``pixels`` of a part: probabilities and labels before, labels after."""
-        after = after.to(before)
-        count, num_labels = len(self.certainty[images]), self.certainty.shape[-1]
-        first = num_labels * torch.arange(count, device=before.device).view(-1, 1)
-        old, new = ((labels.reshape(count, -1) + first).flatten() for labels in (before, after))
-        weights = (old, None), (new, None), (old, best.double().flatten())
-        found = [torch.bincount(at, w, minlength=count * num_labels).double() for at, w in weights]
-        share = pixels / before.numel()
-        sums = share * torch.stack(found).view(3, count, -1).cpu()
-        self.counts[:, images] += sums[:2]
-        self.certainty[images] += sums[2]
-        self.changed += share * int((before != after).sum())
+        count, num_labels = before.shape[0], self.certainty.shape[-1]
+        first = num_labels * np.arange(count)[:, None]
+        new = after.numpy(force=True).reshape(count, -1)
+        share, labels = pixels / before.size, (before + first).ravel()
+        for total, at, weights in (
+            (self.counts[0], labels, None),
+            (self.counts[1], (new + first).ravel(), None),
+            (self.certainty, labels, best.ravel()),
+        ):
+            found = np.bincount(at, weights, minlength=count * num_labels)
+            total[images] += share * found.reshape(count, num_labels)
+        self.changed += share * np.count_nonzero(before != new)
         self.pixels += pixels
 
 
@@ -462,6 +464,11 @@ class Problem:
     ) -> list[tuple[slice, Tile]]:
         """The parts to solve, one after the other: some images and a tile."""
         dims = len(self.grid)
+        images = self.scores.located.batch or 1
+        entries = images * math.prod(self.grid) * (self.scores.num_labels + (self.image.channels or 1))
+        if tile is None and overlap is None and memory is None and entries * _MOST_EACH <= MEMORY:
+            whole = tuple(slice(0, size) for size in self.grid)
+            return [(slice(0, images), Tile(whole, whole))]
         if memory is not None:
             real(memory, "memory", "a positive number of bytes", lambda m: 0 < m < math.inf)
         bound = MEMORY if memory is None else memory
@@ -472,7 +479,7 @@ class Problem:
         if tile is not False and reach is None:
             reach = _reach(self.kernels, dims)
         parts = plan_tiles(
-            self.grid, self.scores.located.batch or 1,
+            self.grid, images,
             tile=tile, overlap=reach or (0,) * dims, memory=bound, bytes_per_pixel=each,
         )  # fmt: skip
         most = most_pixels(parts)
@@ -492,14 +499,17 @@ class Problem:
                 )
         return parts
 
-    def solve(self, images: slice, tile: Tile) -> tuple[tuple[Window, Tensor, Tensor], Tensor | None, Tensor]:
+    def solve(
+        self, images: slice, tile: Tile
+    ) -> tuple[tuple[Window, np.ndarray, np.ndarray], Tensor | None, Tensor]:
         """A sample of a tile's core, its labels ``(*batch, *core)`` and probabilities ``(*batch, *core, L)``.
 
         The sample is its window, and the best probabilities and labels of the scores there. The labels are
         None if they are the argmax of the probabilities.
         """
-        scores, shape, inner, origin = self.scores, tile.shape, tile.inner, tile.origin
-        many, seen, places = sample(inner), sample(inner, _COUNTED), sample(tile.core, _COUNTED)
+        scores, shape, inner = self.scores, tile.shape, tile.inner
+        seen, whole = sample(inner, _COUNTED), inner == tile.window
+        places = seen if whole else sample(tile.core, _COUNTED)
         known = None if self.masks is None else self.masks.read(images, tile.window, scores.device)
         if known is not None and known.is_empty:
             known = None
@@ -513,23 +523,16 @@ class Problem:
             unary = unary_from_logits(logits)
             del logits
         # Of some pixels: a pass over all energies would take a tenth of the time.
-        some = unary.unflatten(-2, shape)[(..., *seen, slice(None))]
-        best, first = torch.softmax(-some, -1).max(-1)
+        best, first = best_labels(unary, shape, seen)
         if self.balance:
-            if plain and shape == self.grid:
-                some = unary.unflatten(-2, shape)[(..., *many, slice(None))]
-                rare = rarity(-some.flatten(-1 - len(shape), -2))
-            else:
-                rare = self._rare(images)
+            own = plain and shape == self.grid
+            rare = rarity_in(unary, shape, sample(inner), FLOOR) if own else self._rare(images)
             bonus = self.balance * rare
             unary -= bonus if ignore is None else torch.where(ignore.unsqueeze(-1), 0.0, bonus)
         if ignore is not None and bool(ignore.unflatten(-1, shape)[(..., *inner)].all()):
             labels, x = None, softmax(unary, -1.0)
         else:
-            values = self._values(images, tile.window)
-            if ignore is not None:
-                values = without(values, ignore)
-            domain = Domain(values, shape, origin, ignore=ignore)
+            domain = self._domain(images, tile, ignore)
             frames, x0, terms = self.frames, None, None
             if frames is not None:
                 frames.add_prior(unary, images, tile.window, ignore)
@@ -539,13 +542,15 @@ class Problem:
             labels, x = self.inference(
                 self.kernels, domain, unary, finite=finite, frames=frames, x0=x0, segments=terms
             )
+        # Of the grid, without the overlap of the window.
+        x = x.reshape(*x.shape[:-2], *shape, x.shape[-1])
+        labels = None if labels is None else labels.reshape(*labels.shape[:-1], *shape)
+        if not whole:
+            x = x[(..., *inner, slice(None))]
+            labels = None if labels is None else labels[(..., *inner)]
         if self.frames is not None:
-            self.frames.keep(images, tile.core, x.unflatten(-2, shape)[(..., *inner, slice(None))])
-        return (
-            (places, best, first),
-            None if labels is None else labels.unflatten(-1, shape)[(..., *inner)],
-            x.unflatten(-2, shape)[(..., *inner, slice(None))],
-        )
+            self.frames.keep(images, tile.core, x)
+        return (places, best, first), labels, x
 
     def begin(self, frames: Frames) -> None:
         """Announce a frame of a video, which is compared with the frame before, if that counts."""
@@ -588,6 +593,17 @@ class Problem:
         ignore = None if known is None else known.ignore
         logits = self.scores.logits(images, window, self.scores_alignment, ignore)
         return logits if known is None else known.constrain(logits)
+
+    def _domain(self, images: slice, tile: Tile, ignore: Tensor | None) -> Domain:
+        """The pixels of a tile; of bytes, no copy in floating point is made unless a kernel asks for it."""
+        stored = self.image.array.dtype in (torch.uint8, np.uint8) and self.scores.device.type == "cpu"
+        if stored and ignore is None and self.image_alignment is None:
+            pixels = self.image.pixels(images, tile.window)
+            return Stored(pixels, self.scores.dtype, tile.shape, tile.origin)
+        values = self._values(images, tile.window)
+        if ignore is not None:
+            values = without(values, ignore)
+        return Domain(values, tile.shape, tile.origin, ignore=ignore)
 
     def _values(self, images: slice, window: Window) -> Tensor:
         """The values of the image, ``(*batch, n, channels)``."""
@@ -638,7 +654,7 @@ def _entries(spacing: Any, kernels: Sequence[Kernel]) -> int | None:
     """The number of entries of the spacing or of a kernel's position bandwidths; None if all are numbers."""
     scales: list[Any] = [kernel.bandwidths().get("xy") for kernel in kernels]
     for one in (spacing, *scales):
-        if one is not None and np.ndim(one) == 1 and len(one):
+        if one is not None and not isinstance(one, float | int) and np.ndim(one) == 1 and len(one):
             return len(one)
     return None
 

@@ -80,6 +80,7 @@ def test_absolute_row_sums_of_potts_are_those_of_its_matrix(weight):
 @pytest.mark.parametrize("tile", [{}, {"tile": False}, {"tile": 4, "overlap": 0}])
 def test_more_than_the_machine_has_is_refused(monkeypatch, tile):
     monkeypatch.setattr(refinement, "_NOTICED", 0)
+    monkeypatch.setattr(refinement, "MEMORY", 1 << 20)  # or the image is too small to be looked at
     monkeypatch.setattr(refinement, "available_memory", lambda: 1000)
     with pytest.raises(
         MemoryError, match=r"3 labels of \d+ pixels take about \d+ bytes.*this machine has 1000"

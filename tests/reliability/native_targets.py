@@ -65,6 +65,8 @@ def lattice(c: Choices) -> None:
         assert int(K.index.min()) >= 0 and int(K.index.max()) < K.vertices
         assert int(K.neighbors.min()) >= 0 and int(K.neighbors.max()) <= K.vertices
         y = K(torch.from_numpy(np.clip(x, -1e20, 1e20)))
+        sums = Lattice.symmetric(features).row_sums()
+        assert torch.isfinite(sums).all(), "row sums of a normalised lattice"
         diagonal = K.diagonal()
         g = torch.from_numpy(array(c, (batch * n, d + 1), largest=1e3)).to(dtype)
         of_features, order = g.new_empty(batch * n, d), K.order.view(batch * n, -1)
@@ -95,6 +97,7 @@ def grid(c: Choices) -> None:
     features = np.full((*values.shape[:2], len(inverse)), np.nan, dtype)
     assert _core.bilateral_features(values, sizes, inverse, features, threads)
     assert np.isfinite(features).all()
+    image_lattice(c, values, sizes, inverse, threads)
     if features[:1].size:
         finite, low, high = _core.feature_bounds(features[0])
         assert (
@@ -102,6 +105,26 @@ def grid(c: Choices) -> None:
             and (np.array(low) == features[0].min(0)).all()
             and (np.array(high) == features[0].max(0)).all()
         )
+
+
+def image_lattice(
+    c: Choices, values: np.ndarray, sizes: np.ndarray, inverse: np.ndarray, threads: int
+) -> None:
+    """The lattice of images with small values, which has finite weights."""
+    images, n, channels = values.shape
+    d = len(inverse)
+    if not images or not channels or d > 5:
+        return
+    small = np.remainder(values, 7)
+    index = np.full((images, n, d + 1), -1, np.int32)
+    weight = np.full((images, n, d + 1), np.nan, values.dtype)
+    shift, minus = np.full((2, images, n), np.nan, values.dtype)
+    neighbors = _core.image_lattice(
+        small, sizes.tolist(), [0.5] * d, pick(c, ([], [2] * len(sizes))), [1.0] * d, np.arange(n), n // 2,
+        -0.3, 1.0, 0.5, -0.1, 1e-6, 8.0, index, weight, shift, minus, threads,
+    )  # fmt: skip
+    assert index.min() >= 0 and index.max() < neighbors.shape[1]
+    assert all(np.isfinite(t).all() for t in (weight, shift, minus))
 
 
 def shrunk(c: Choices, dtype: Any, threads: int) -> None:
@@ -138,6 +161,11 @@ def pruning(c: Choices) -> None:
     _core.label_spans(x, u, gap, most, threads)
     if n:
         assert (gap >= 0).all() and (most == (0 if x is None else p.max(0))).all()
+        best, where, rare = np.zeros((1, n), dtype), np.full((1, n), -1), np.full((1, labels), np.nan, dtype)
+        _core.best_labels(u[None], [(n, 0, 1, n)], best, where, threads)
+        assert (p[range(n), where[0]] >= p.max(1) - 1e-6).all() and np.abs(best - p.max(1)).max() < 1e-6
+        _core.rarity(u[None], [(n, 0, 1, n)], 0.01, rare, threads)
+        assert (rare >= 0).all() and (rare[0, np.setdiff1d(range(labels), where)] == 0).all()
     few, energies = (np.full((n, len(kept) + 1), np.nan, dtype) for _ in range(2))
     back = np.full_like(u, np.nan)
     try:
@@ -255,6 +283,7 @@ FUNCTIONS: dict[str, str] = {
     "bilateral_features": "f3 l1 f1 f3",
     "feature_bounds": "f2",
     "build_lattice": "f3 d1 l1 l1 i3 f3 l3",
+    "image_lattice": "f3 [s] [s] [s] [s] l1 s s s s s s s i3 f3 f2 f2",
     "diagonal": "i2 f2 l2 i3 s s f1 f2",
     "embedding_adjoint": "f2 l2 d1 f2",
     "normalize": "i3 f3 l3 i3 f1 s s s f3 f2 f2",
@@ -268,6 +297,8 @@ FUNCTIONS: dict[str, str] = {
     "shrink_lines": "f3 (i1,f2) f3",
     "shrink_axis": "f3 (i1,f2) f3",
     "band_products": "f4 f4 s s f2",
+    "best_labels": "f3 [(s,s,s,s)] f2 l2",
+    "rarity": "f3 [(s,s,s,s)] s f2",
     "label_spans": "f2 f2 f1 f1",
     "take_labels": "f2 l1 f2",
     "spread_labels": "f2 l1 f2",

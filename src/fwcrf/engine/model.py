@@ -599,12 +599,13 @@ def _is_number(compat: Compatibility) -> bool:
 def _add_lattice(native: Any, K: Lattice) -> None:
     images = math.prod(K.index.shape[:-2])
     given = (K.index, K.splat.detach(), K.slice.detach())
-    index, splat, slice = (t.reshape(images, *t.shape[-2:]).contiguous() for t in given)
-    shift = None if K.shift is None else K.shift.detach().reshape(images, -1).contiguous()
-    native.add_lattice(index, splat, slice, K.neighbors, shift, TAP, K.identity, ORDERS[K.blur])
+    index, splat, slice = (t.reshape(images, *t.shape[-2:]).contiguous().numpy() for t in given)
+    shift = None if K.shift is None else K.shift.detach().reshape(images, -1).contiguous().numpy()
+    neighbors = K.neighbors.contiguous().numpy()
+    native.add_lattice(index, splat, slice, neighbors, shift, TAP, K.identity, ORDERS[K.blur])
 
 
 def _add_grid(native: Any, K: Separable, shift: Tensor | None) -> None:
     if shift is not None:
-        shift = shift.detach().reshape(math.prod(shift.shape[:-1]), -1).contiguous()
-    native.add_grid(list(K.shape), *K.banded, shift)  # type: ignore[misc]  # ``refuse_parts`` checks for None
+        shift = shift.detach().reshape(math.prod(shift.shape[:-1]), -1).contiguous().numpy()  # type: ignore
+    native.add_grid(K.shape, *K.banded, shift)  # type: ignore[misc]  # ``refuse_parts`` checks for None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -29,7 +30,10 @@ _ROWS = 32
 _PROPORTIONAL, _CLEARLY = 1.2, 1.2
 # Images are padded to multiples of these numbers of pixels, strides of networks.
 _MULTIPLES = 8, 16, 32, 64
-_NUMPY = {torch.float32: np.float32, torch.float64: np.float64, torch.int64: np.int64, torch.bool: np.bool_}
+_NUMPY = {
+    torch.float32: np.float32, torch.float64: np.float64, torch.int64: np.int64, torch.bool: np.bool_,
+    torch.uint8: np.uint8,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,19 +48,19 @@ class Located:
 
     __repr__ = in_one_line
 
-    @property
+    @cached_property
     def grid(self) -> tuple[int, ...]:
         return tuple(self.array.shape[a] for a in self.grid_axes)
 
-    @property
+    @cached_property
     def channels(self) -> int | None:
         return None if self.channel_axis is None else self.array.shape[self.channel_axis]
 
-    @property
+    @cached_property
     def batch(self) -> int | None:
         return None if self.batch_axis is None else self.array.shape[self.batch_axis]
 
-    @property
+    @cached_property
     def whole(self) -> Window:
         return tuple(slice(0, size) for size in self.grid)
 
@@ -73,6 +77,11 @@ class Located:
             dims = len(self.grid_axes)
             return transposed(found.flatten(-dims)).unflatten(-2, found.shape[-dims:])
         return found.permute(self._order)
+
+    def pixels(self, images: slice, window: Window) -> Tensor:
+        """A part of bytes as it is stored, with any strides: ``(*batch, n, channels)``."""
+        found = self.part(torch.uint8, images, window).permute(self._order)
+        return (found.unsqueeze(-1) if self.channel_axis is None else found).flatten(-len(self.grid) - 1, -2)
 
     def sample(self, most: int = _ROWS) -> Tensor:
         """About ``most`` rows of the first image in float64, as ``read`` returns them."""
@@ -110,6 +119,8 @@ class Located:
         found = found.detach()
         if found.dtype == torch.uint64 and dtype == torch.int64:
             found = as_int64(found)
+        if found.dtype == dtype and device in (None, found.device):
+            return found
         if found.is_cpu and found.dtype != dtype and device in (None, found.device):
             return empty(found.shape, dtype).copy_(found)
         return found.to(device, dtype)
@@ -136,14 +147,14 @@ class Located:
         values = values.permute([self._order.index(a) for a in range(values.dim())])
         self.array[self._index(images, window)] = values if self.is_torch else values.cpu().numpy()
 
-    @property
+    @cached_property
     def _channels_first(self) -> bool:
         """True if the channels come right before the grid."""
         return self.channel_axis is not None and self._order[:-1] == [
             a for a in range(len(self.array.shape)) if a != len(self.array.shape) - len(self.grid_axes) - 1
         ]
 
-    @property
+    @cached_property
     def _order(self) -> list[int]:
         """The array's axes in the order batch, grid, channels."""
         return [a for a in (self.batch_axis, *self.grid_axes, self.channel_axis) if a is not None]

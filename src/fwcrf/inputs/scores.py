@@ -25,6 +25,7 @@ from fwcrf.inputs.arrays import Located, Window, distinct, extremes, kind, locat
 from fwcrf.inputs.numbers import real, whole
 from fwcrf.inputs.resample import Alignment, needed, resample
 from fwcrf.inputs.tiles import sample
+from fwcrf.torch_ops import shares
 from fwcrf.torch_ops.layout import unary_from_scores
 from fwcrf.torch_ops.magnitudes import ENERGY
 from fwcrf.torch_ops.native import LARGEST, warn_caller
@@ -36,7 +37,7 @@ _SUM_TOLERANCE = 1e-3
 # The largest error of a probability that is rounded to two digits.
 _ROUNDED = 0.005
 # A share below which labels are equally rare.
-_FLOOR = 0.01
+FLOOR = 0.01
 
 Form = Literal["probabilities", "logits", "labels"]
 
@@ -234,24 +235,8 @@ def check_balance(value: Any) -> float:
 
 
 def rarity(logits: Tensor, ignore: Tensor | None = None) -> Tensor:
-    """-log of the share of each label in each image, ``(*batch, 1, L)``, 0 for the most frequent label.
-
-    The share is the mean probability over pixels, plus ``_FLOOR``. A label that is nowhere the best one
-    counts as the most frequent one, so that it does not appear out of nothing.
-
-    >>> p = torch.tensor([[0.98, 0.02], [0.98, 0.02], [0.98, 0.02], [0.02, 0.98]])
-    >>> rarity(p.log()).flatten()
-    tensor([0.0000, 1.0217])
-    """
-    p = torch.softmax(logits, -1)
-    counted = ~torch.isnan(p[..., :1])
-    if ignore is not None:
-        counted = counted & ~ignore.unsqueeze(-1)
-    share = torch.where(counted, p, 0.0).sum(-2, keepdim=True) / counted.sum(-2, keepdim=True).clamp(min=1)
-    best = torch.where(counted, p.argmax(-1, keepdim=True), -1)
-    wins = (best == torch.arange(p.shape[-1], device=p.device)).any(-2, keepdim=True)
-    rare = -torch.log(share + _FLOOR)
-    return torch.where(wins, rare - rare.amin(-1, keepdim=True), 0.0)
+    """``shares.rarity`` with shares below which labels are equally rare."""
+    return shares.rarity(logits, FLOOR, ignore)
 
 
 def read_scores(

@@ -11,6 +11,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -27,6 +28,7 @@ from fwcrf.kernels.operator import Normalization, Operator, check_features, chec
 from fwcrf.kernels.separable import KEPT_LENGTH, Separable, plain_separable, plain_separable_on
 from fwcrf.torch_ops.native import (
     check_finite,
+    differentiated,
     has_values,
     matmul,
     transformed,
@@ -65,6 +67,11 @@ class Domain:
         values, grid = pixels(image, spatial_dims=spatial_dims, channel_axis=channel_axis, dtype=dtype)
         return Domain(values, grid, origin)
 
+    @property
+    def like(self) -> Tensor | None:
+        """A tensor with the dtype and device of the values."""
+        return self.values
+
     def places(self, xy: Bandwidth) -> Tensor:
         """Positions / ``xy``, ``(*batch, n, axes)``."""
         if self.positions is not None:
@@ -81,6 +88,31 @@ class Domain:
         parts = (self.places(xy), self.values * reciprocals(color, "color", self.values))
         batch = torch.broadcast_shapes(*(part.shape[:-1] for part in parts))
         return torch.cat([part.expand(*batch, -1) for part in parts], -1)
+
+
+class Stored(Domain):
+    """The pixels of images of bytes as they are stored, whose values are made when a kernel asks for them."""
+
+    pixels: Tensor  # (*batch, n, channels) on the CPU, with any strides
+    dtype: torch.dtype  # of the values
+
+    def __init__(
+        self,
+        pixels: Tensor,
+        dtype: torch.dtype,
+        grid: tuple[int, ...],
+        origin: Sequence[int] | None = None,
+    ) -> None:
+        given = {"pixels": pixels, "dtype": dtype, "grid": grid, "origin": origin}
+        self.__dict__.update(given, positions=None, ignore=None)
+
+    @cached_property
+    def values(self) -> Tensor:  # type: ignore[override]
+        return self.pixels.to(self.dtype)
+
+    @property
+    def like(self) -> Tensor:
+        return torch.empty((), dtype=self.dtype, device="cpu")
 
 
 class Kernel(ABC):
@@ -211,6 +243,18 @@ class Bilateral(Kernel):
     def num_features(self, axes: int, channels: int) -> int:
         return axes + channels
 
+    def _operator(self, domain: Domain, normalization: Normalization) -> Operator:
+        if self.image_method != "lattice" or normalization != "symmetric" or domain.grid is None:
+            return super()._operator(domain, normalization)
+        K, values = None, domain.pixels if isinstance(domain, Stored) else domain.values
+        learned = [t for t in (self.xy, self.color) if isinstance(t, Tensor)]
+        if values is not None and untraced(values) and not differentiated(values, *learned):
+            xy = bandwidths(self.xy, len(domain.grid), "xy")
+            scales = (*xy, *bandwidths(self.color, values.shape[-1], "color"))
+            like: Any = domain.like
+            K = Lattice.of_image(values.detach(), domain.grid, scales, domain.origin, like.dtype)
+        return super()._operator(domain, normalization) if K is None else K
+
 
 @dataclass(frozen=True)
 class Spatial(Kernel):
@@ -243,7 +287,7 @@ class Spatial(Kernel):
             # Points that lie on no grid have no axes to filter along.
             kernel = replace(self, method="auto") if self.method == "separable" else self
             return _gaussian(kernel, domain, normalization)
-        values, grid = domain.values, domain.grid
+        values, grid = domain.like, domain.grid
         assert values is not None
         if untraced(values) and not isinstance(self.xy, Tensor):
             # A long kernel is not kept.

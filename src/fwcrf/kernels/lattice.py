@@ -23,7 +23,9 @@ can be replaced by the diagonal of the Gaussian, which is 1, or removed.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Literal, NamedTuple, get_args
 
 import torch
@@ -107,6 +109,36 @@ class Lattice(Operator):
         return replace(lattice, splat=weight, slice=weight, shift=shift, _minus=[minus])
 
     @staticmethod
+    def of_image(
+        values: Tensor,
+        grid: Sequence[int],
+        scales: Sequence[float],
+        origin: Sequence[int] | None,
+        dtype: torch.dtype,
+    ) -> Lattice | None:
+        """``symmetric`` of the pixels of images ``(*batch, n, channels)``, in one native call.
+
+        ``scales`` are the bandwidths of axes and channels. None if that call does not take the values, or if
+        they are not finite.
+        """
+        d, n = len(scales), values.shape[-2]
+        shape = lattice_shape(d)
+        sample = calibration.chosen(n, calibration.ROWS)
+        first = origin if origin is not None and any(origin) else ()
+        found = ops.image_lattice(
+            values, dtype, grid, scales, first, _factors(d), sample, shape.place, shape.constant, TAP,
+            shape.identity,
+        )  # fmt: skip
+        if found is None:
+            return None
+        neighbors, index, weight, shift, minus = found
+        neighbors = torch.from_numpy(neighbors)
+        _warn_if_identity(neighbors, index)
+        # Only the diagonal reads the order of the axes, and it is known.
+        order = index.new_empty((*index.shape[:-1], 0), dtype=torch.int64)
+        return Lattice(index, weight, weight, order, neighbors, shift, shape.identity, _minus=[minus])
+
+    @staticmethod
     def _fitted(
         features: Tensor, blur: BlurOrder = "symmetric", engine: Engine | None = None
     ) -> tuple[Lattice, Tensor]:
@@ -149,7 +181,7 @@ class Lattice(Operator):
                 raise ValueError(f"{name}={value!r} is not known; expected one of {', '.join(known)}.")
         d = features.shape[-1]
         flat = features.reshape(-1, *features.shape[-2:]).contiguous()
-        scale = [math.sqrt(2 / 3) * (d + 1) / math.sqrt((i + 1) * (i + 2)) for i in range(d)]
+        scale = _factors(d)
         if engine == "native" or not flat.is_cpu:
             index, weight, order, neighbors = ops.build_lattice(flat, scale)
         else:
@@ -322,6 +354,13 @@ class _Shape(NamedTuple):
     constant: float  # c of an infinite, fully populated lattice
 
 
+@cache
+def _factors(d: int) -> list[float]:
+    """The factors of the features before they are embedded."""
+    return [math.sqrt(2 / 3) * (d + 1) / math.sqrt((i + 1) * (i + 2)) for i in range(d)]
+
+
+@cache
 def lattice_shape(d: int) -> _Shape:
     """The constants of the lattice over d features."""
     cell = (d + 1.0) ** (d - 0.5) / (math.sqrt(2 / 3) * (d + 1)) ** d

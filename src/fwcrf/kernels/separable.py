@@ -14,7 +14,7 @@ from torch import Tensor
 from fwcrf.features import bandwidths
 from fwcrf.kernels.bands import Factors, factors, too_wide
 from fwcrf.kernels.operator import Normalization, Operator, check_normalization
-from fwcrf.torch_ops.native import differentiated, empty, plain, untraced
+from fwcrf.torch_ops.native import differentiated, empty, kept_property, plain, untraced
 from fwcrf.torch_ops.precision import running_sums, wide, widest
 from fwcrf.torch_ops.printed import in_one_line
 from fwcrf.torch_ops.separable import scaled_on_gpu, separable_filter
@@ -92,7 +92,7 @@ class Separable(Operator):
             [f.down for f in axes],
             [f.middle for f in axes],
             [f.up for f in axes],
-            tuple(t.detach().contiguous() for t in (self.taps[-1], left[-1], right[-1])),
+            tuple(t.detach().contiguous().numpy() for t in (self.taps[-1], left[-1], right[-1])),
         )
 
     @property
@@ -148,7 +148,15 @@ class Separable(Operator):
     def without_self_edges(self) -> Operator:
         if self.left is None or self.right is None:
             return super().without_self_edges()
-        first, *rest = (a * b for a, b in zip(self.left, self.right, strict=True))
+        return self._kept_without if self.n <= _KEPT_PIXELS else self._without(self.left, self.right)
+
+    @kept_property  # of the kernel, which is kept for the next image of its size
+    def _kept_without(self) -> Operator:
+        assert self.left is not None and self.right is not None
+        return self._without(self.left, self.right)
+
+    def _without(self, left: Sequence[Tensor], right: Sequence[Tensor]) -> Operator:
+        first, *rest = (a * b for a, b in zip(left, right, strict=True))
         return self.shifted(_product([-first, *rest]))
 
     def row_sums(self) -> Tensor:
@@ -180,6 +188,8 @@ class Separable(Operator):
 
 # The sum of the axes of a grid whose kernel is kept for the next image.
 KEPT_LENGTH = 1 << 14
+# Up to so many pixels, a kernel keeps its diagonal, too.
+_KEPT_PIXELS = 1 << 14
 
 
 @lru_cache(maxsize=16)  # the next image has the same size more often than not

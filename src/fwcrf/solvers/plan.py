@@ -35,7 +35,7 @@ __all__ = ["Plan", "Refusal", "arrays_per_label", "as_updates", "plan"]
 # Arrays of the size of the scores that are alive at the peak of a run, measured: native; generic; a step rule
 # that looks at x, with eigenvalues for Adaptive; an oracle that is a minimisation; descent to labels.
 NATIVE_ARRAYS, GENERIC_ARRAYS, _SEARCH, _ADAPTIVE, _NESTED, _DESCENT = 7, 20, 30, 75, 28, 28
-# Up to this many updates are a list; of more updates, equal ones are one object, and step sizes an array.
+# Equal updates are one object; of more updates, step sizes are an array.
 _FEW = 64
 
 
@@ -158,7 +158,8 @@ def _each(make: Callable[[float], Update], steps: Sequence[float]) -> Sequence[U
     """An update per step size, in a few bytes per step: a run may have a million steps."""
     if isinstance(steps, array):
         return Scheduled(make, steps)
-    return [make(steps[0])] * len(steps) if len(steps) > _FEW else [make(a) for a in steps]
+    made = {a: make(a) for a in dict.fromkeys(steps)}  # mostly one
+    return [made[a] for a in steps]
 
 
 def _oracle(solver: FrankWolfe) -> Update | Refusal:

@@ -452,6 +452,42 @@ def symmetric_lattice(
     return out, shift, minus
 
 
+def image_lattice(
+    values: Tensor,
+    dtype: torch.dtype,
+    grid: Sequence[int],
+    scales: Sequence[float],
+    origin: Sequence[int],
+    scale: Sequence[float],
+    sample: tuple[np.ndarray, int],
+    place: float,
+    constant: float,
+    tap: float,
+    identity: float,
+) -> tuple[np.ndarray, Tensor, Tensor, Tensor, Tensor] | None:
+    """``neighbors``, ``index``, and the results of ``symmetric_lattice``, of the pixels of images.
+
+    From values ``(*batch, n, channels)``, bytes or numbers of ``dtype``, in one native call. ``scales`` are
+    the bandwidths of axes and channels, ``origin`` the coordinates of the first pixel, () for zeros;
+    ``sample`` is that of ``sampled_sums``. None if a feature is not finite, or for more corners than the
+    native code takes.
+    """
+    corners = len(scales) + 1
+    if corners > _TABLED:
+        return None
+    flat = values.unsqueeze(0) if values.dim() == 2 else values.flatten(0, -3)
+    *batch, n, _ = values.shape
+    weight, index = empty((*batch, n, corners), dtype), empty((*batch, n, corners), torch.int32)
+    shift, minus = empty_like(weight[..., 0], 2)
+    rows = (len(flat), n)
+    neighbors = _core.image_lattice(
+        flat.numpy(), grid, scales, origin, scale, *sample, 0.5 * place, constant, tap, identity, LEAST, MOST,
+        index.view(*rows, corners).numpy(), weight.view(*rows, corners).numpy(), shift.view(rows).numpy(),
+        minus.view(rows).numpy(), threads_for(8 * n * len(flat) * corners),
+    )  # fmt: skip
+    return None if neighbors is None else (neighbors, index, weight, shift, minus)
+
+
 def scaled_rows(weight: Tensor, factor: Tensor) -> Tensor:
     """factor_i w_i, for the weights w of each point on the last axis."""
     return scaled_both_ways(weight, factor, [])[0]

@@ -66,7 +66,9 @@ def _unary_native(scores: Tensor, labels_last: bool, floor: float | None) -> tup
     *batch, rows, columns = scores.shape
     shape = (*batch, rows, columns) if labels_last else (*batch, columns, rows)
     out, threads = empty(shape, scores.dtype), threads_for(4 * scores.numel())
-    given, flat = scores.detach().contiguous().view(-1, rows, columns), out.view(-1, *shape[-2:])
+    # As numpy arrays, which native code takes in a third of the time of tensors.
+    given = scores.detach().contiguous().numpy().reshape(-1, rows, columns)
+    flat = out.numpy().reshape(-1, *shape[-2:])
     finite, *range_ = _core.energies(given, labels_last, floor is not None, floor or 1.0, flat, threads)
     return out, Extent(finite and range_[0] >= -ENERGY and range_[1] <= ENERGY, *range_)
 
@@ -172,8 +174,8 @@ def argmax(x: Tensor) -> Tensor:
     if x.numel() == 0 or x.dtype not in FLOATS or not untraced(x):
         return x.argmax(-1)
     out = empty(x.shape[:-1], torch.int64)
-    rows = x.detach().contiguous().view(-1, x.shape[-1])
-    _core.argmax(rows, out.view(-1), threads_for(4 * x.numel()))
+    rows = x.detach().contiguous().numpy().reshape(-1, x.shape[-1])
+    _core.argmax(rows, out.numpy().reshape(-1), threads_for(4 * x.numel()))
     return out
 
 

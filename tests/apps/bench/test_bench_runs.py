@@ -23,6 +23,7 @@ from fwcrf.apps.bench import (
     report,
     sizes,
 )
+from fwcrf.apps.bench import small as small_images
 from fwcrf.apps.bench.timing import Plan
 from fwcrf.kernels.kernel import MOST_ERROR
 
@@ -91,9 +92,19 @@ def test_other_libraries_and_sizes(small, capsys):
     assert "plain torch (stand-in)" in row.theirs and "pydensecrf" not in row.theirs
     works = sizes._volume(8, 3), sizes._batch(pictures.named("coffee"), 3, 2)
     for each in works:
-        (row,) = sizes.compared("coffee", "work", each, TINY)
-        assert {*row.theirs} == ({"pydensecrf"} if peer.dcrf else set())
-        assert row.ours["coffee"].min > 0
+        rows = sizes.compared("coffee", "volume 8^3", each, TINY)
+        assert [row.what for row in rows] == [f"10 steps of {s}, volume 8^3" for s in ("mf", "l2fw")]
+        assert {row.target for row in rows} == {8.0}
+        for row in rows:
+            assert {*row.theirs} == ({"pydensecrf"} if peer.dcrf else set())
+            assert row.ours["coffee"].min > 0
+
+
+def test_small_images(monkeypatch, capsys):
+    monkeypatch.setattr(small_images, "CALLS", 1)
+    rows = small_images.run(TINY.alone())["rows"]
+    assert [row.what for row in rows][::3] == ["8 x 8, 3 labels", "32 x 32, 21 labels"]
+    assert all(row.threads == 1 and row.ours[""].min > 0 for row in rows)
 
 
 def test_peers_answer_with_probabilities(small):
@@ -130,6 +141,7 @@ def test_energy_against_time(small, monkeypatch, tmp_path, capsys):
         assert list(seconds) == sorted(seconds) or solver == "anneal-fw"
         assert min(energies) >= one["best"]
     assert [k for k, _, _ in one["curves"]["anneal-fw"]] == list(energy.PLANNED[1])
+    assert [*one["seconds"]["l2fw"]] == [0, *energy.TIMED, *energy.LONG]
     (path,) = plots.drawn("energy", results, tmp_path)
     assert path.read_bytes()[:4] == b"\x89PNG"
 

@@ -1,6 +1,7 @@
 """Cases are timed in turns, and only what is between the two looks at the clock."""
 
 import itertools
+from time import process_time
 
 import pytest
 import torch
@@ -67,3 +68,5 @@ def test_threads_are_restored_after_a_failure():
 def test_fewer_rounds_for_what_takes_long():
     assert Plan(15).at_most(3).rounds == 3
     assert Plan(2, quick=True).at_most(3) == Plan(2, quick=True)
+    alone = Plan(2).alone()
+    assert alone.threads == (1,) and alone.clock is process_time and alone.at_most(1).clock is process_time

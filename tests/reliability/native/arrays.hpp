@@ -165,7 +165,7 @@ template <typename T> void grid(Choices& c) {
     auto values = numbers<T>(c, images * n * channels, 1e6), inverse = numbers<T>(c, axes + channels, 1e3);
     Array<T> features(images * n * (axes + channels));
     const Pixels<T> pixels{values.get(), images, n * channels, channels, 1, channels};
-    bilateral_features(pixels, sizes, axes, inverse.get(), features.get(), threads);
+    bilateral_features(GridFeatures<T>{pixels, sizes, axes, inverse.get()}, features.get(), threads);
     if (!features.finite()) found("features are not finite");
     // The same values with the channels first.
     Array<T> planes(values.size), same(features.size);
@@ -173,7 +173,7 @@ template <typename T> void grid(Choices& c) {
         for (std::int64_t i = 0; i < n; ++i)
             for (int k = 0; k < channels; ++k) planes[(b * channels + k) * n + i] = values[(b * n + i) * channels + k];
     const Pixels<T> strided{planes.get(), images, n * channels, 1, n, channels};
-    bilateral_features(strided, sizes, axes, inverse.get(), same.get(), threads);
+    bilateral_features(GridFeatures<T>{strided, sizes, axes, inverse.get()}, same.get(), threads);
     for (std::int64_t i = 0; i < same.size; ++i)
         if (same[i] != features[i]) found("features depend on the strides of the image");
     shrunk<T>(c);
@@ -192,6 +192,27 @@ template <typename T> void columns(Choices& c) {
     native<T>().label_spans({nullptr, u.get(), n, labels, gap.get(), nothing.get(), threads});
     for (std::int64_t j = 0; j < labels && n; ++j)
         if (nothing[j] != T(0)) found("a probability where there is none");
+    if (n) {
+        const std::int64_t first = c.integer(0, static_cast<int>(n) - 1), step = c.integer(1, 3);
+        const std::int64_t some = (n - 1 - first) / step + 1;
+        Array<T> best(some);
+        Array<std::int64_t> where(some);
+        Array<double> sums(labels);
+        Array<bool> wins(labels);
+        native<T>().label_shares({u.get(),
+                                  1,
+                                  n,
+                                  labels,
+                                  {1, &n, &first, &step, &some},
+                                  best.get(),
+                                  where.get(),
+                                  sums.get(),
+                                  wins.get(),
+                                  threads});
+        if (!best.finite() || !sums.finite()) found("a share is not finite");
+        for (std::int64_t i = 0; i < some; ++i)
+            if (where[i] < 0 || where[i] >= labels || !wins[where[i]]) found("a best label that wins nothing");
+    }
     Array<std::int64_t> which(count);
     for (std::int64_t j = 0; j < count; ++j) which[j] = c.any(0, static_cast<int>(labels) - 1);
     take_columns(x.get(), n, labels, which.get(), count, taken.get(), threads);

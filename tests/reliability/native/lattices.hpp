@@ -10,6 +10,7 @@
 #include "bind/dispatch.hpp"
 #include "choices.hpp"
 #include "lattice/build.hpp"
+#include "lattice/image.hpp"
 #include "lattice/lines.hpp"
 #include "lattice/sample.hpp"
 #include "lattice/weights.hpp"
@@ -102,8 +103,8 @@ template <typename T> void fitted(Choices& c, std::int64_t batch, std::int64_t n
                                T(-0.1),
                                static_cast<BlurOrder>(c.integer(0, 2)),
                                threads};
-    sample(SampleArgs<T>{some.get(), batch, n, l.d, points.get(), count, own, filter, -0.3, exact.get(),
-                         by_lattice.get()});
+    sample(SampleArgs<T>{
+        {some.get(), batch, n, l.d, false}, points.get(), count, own, filter, -0.3, exact.get(), by_lattice.get()});
     if (!exact.finite() || !by_lattice.finite()) found("sums of a sample are not finite");
     if (!sums.finite() || !scaled.finite() || !diagonal.finite()) found("sums of the exact kernel are not finite");
     for (std::int64_t i = 0; i < weight.size; ++i)
@@ -137,7 +138,43 @@ template <typename T> void whole_rows(Choices& c, FilterArgs<T> args, Array<T>& 
     }
 }
 
+// The lattice of images, of bytes or numbers and in two layouts of memory.
+template <typename T> void images(Choices& c) {
+    const int axes = c.integer(1, 3), channels = c.integer(1, kTabled - 1 - axes), threads = c.integer(1, 2);
+    const std::int64_t batch = c.integer(1, 2);
+    std::int64_t sizes[3], n = 1;
+    for (int a = 0; a < axes; ++a) n *= sizes[a] = c.integer(1, 7);
+    const int d = axes + channels;
+    auto values = numbers<T>(c, batch * n * channels, 1e3), scales = numbers<T>(c, d, 1);
+    Array<std::uint8_t> bytes(values.size);
+    for (std::int64_t i = 0; i < values.size; ++i) bytes[i] = static_cast<std::uint8_t>(c.integer(0, 255));
+    Array<T> inverse(d), corner(axes, T(3));
+    for (int k = 0; k < d; ++k) inverse[k] = T(1) / (T(0.1) + std::abs(scales[k]));
+    const bool planes = c.flag(), whole = c.flag();
+    const Pixels<T> pixels{whole ? nullptr : values.get(), batch,          n * channels,
+                           planes ? 1 : channels,          planes ? n : 1, channels,
+                           whole ? bytes.get() : nullptr};
+    const GridFeatures<T> features{pixels, sizes, axes, inverse.get(), c.flag() ? corner.get() : nullptr};
+    double scale[kMaxDim];
+    for (int i = 0; i < d; ++i) scale[i] = std::sqrt(2.0 / 3) * (d + 1) / std::sqrt((i + 1.0) * (i + 2.0));
+    const std::int64_t count = n, rows = n > 1 ? c.integer(0, static_cast<int>(n) - 1) : 0;
+    Array<std::int64_t> points(count);
+    for (std::int64_t i = 0; i < count; ++i) points[i] = i;
+    Array<std::int32_t> index(batch * n * (d + 1));
+    Array<T> weight(index.size), shift(batch * n), minus(batch * n);
+    Graph graph;
+    const bool finite =
+        image_lattice(ImageLatticeArgs<T>{features, scale, points.get(), count, rows, -0.3, 0.5, -0.1, 1.0, 1e-6, 8.0,
+                                          index.get(), weight.get(), shift.get(), minus.get(), threads},
+                      graph);
+    if (!finite) found("finite images are not seen as such");
+    if (!weight.finite() || !shift.finite() || !minus.finite()) found("the lattice of an image is not finite");
+    for (std::int64_t i = 0; i < index.size; ++i)
+        if (index[i] < 0 || index[i] >= graph.vertices) found("a vertex that is none");
+}
+
 template <typename T> void lattice(Choices& c) {
+    if (!c.integer(0, 3)) return images<T>(c);
     const int threads = c.integer(1, 2);
     const std::int64_t batch = c.integer(1, 2), n = c.integer(1, c.integer(0, 5) ? 20 : 150), rows = batch * n;
     Built<T> l = built<T>(c, batch, n, threads);

@@ -23,6 +23,7 @@ RUNS = (
     "oracles",
     "layer",
     "dropin",
+    "small",
     "memory",
     "scaling",
     "graph",
@@ -55,6 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from fwcrf.apps.bench.timing import Plan
 
     plan = Plan(given.rounds or (QUICK_ROUNDS if given.quick else 15), quick=given.quick)
+    plan = plan.alone() if given.processor_time else plan
     stored = None if given.compare is None else compare.load(given.compare, given.quick)
 
     print(report.table(["machine", ""], list(report.machine().items())))
@@ -111,6 +113,8 @@ def _read(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, help=f"rounds to time (default: 15, quick: {QUICK_ROUNDS})")
     parser.add_argument("--quick", action="store_true", help="about five minutes: fewer pictures, "
                         "smaller problems")  # fmt: skip
+    parser.add_argument("--processor-time", action="store_true", help="one thread, in processor time: for a "
+                        "machine that other programs use")  # fmt: skip
     parser.add_argument("--compare", nargs="?", type=Path, const=compare.BASELINE, metavar="FILE",
                         help=f"fail if a ratio is below FILE's (default: {compare.BASELINE})")  # fmt: skip
     parser.add_argument("--tolerance", type=float, default=compare.TOLERANCE,

@@ -60,7 +60,7 @@ def ordinary(plan: Plan) -> tuple[Times, list[Row]]:
             for steps in STEPS if peer.dcrf else ():
                 theirs = peers.available()["pydensecrf"].inference(image, unary, steps)
                 cases.append(Case(f"pydensecrf {steps}{kind}", lambda theirs=theirs: theirs, picture))
-    times = measure(cases, plan.at_most(7).rounds)
+    times = measure(cases, plan.at_most(7).rounds, plan.clock)
     size = f"{pictures.WIDTH} x {pictures.HEIGHT}, {LABELS} labels"
     wanted = [
         Compared(
@@ -103,7 +103,7 @@ def steps_of(plan: Plan) -> Times:
                 assert not isinstance(updates, Refusal)
                 work = partial(model.run, None, E.unary, updates)
                 cases += [Case(f"{solver} {count}", lambda work=work: work, picture, t) for t in plan.threads]
-    return measure(cases, plan.at_most(7).rounds)
+    return measure(cases, plan.at_most(7).rounds, plan.clock)
 
 
 def of_bandwidth(times: Times, plan: Plan) -> dict[tuple[str, int], dict[str, float]]:

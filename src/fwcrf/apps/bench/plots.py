@@ -56,9 +56,10 @@ def _line(axes: Any, values: dict[int, float], label: str, title: str) -> None:
 
 
 def energy(results: dict[str, Any]) -> Any:
-    """The figure of the remaining energy gap over time, medians over the images."""
+    """The remaining energy gap over time, and time over the number of steps: medians over the images."""
     by_weights = results["curves"]
-    figure, axes = _figure(len(by_weights))
+    figure, (*axes, steps) = _figure(len(by_weights) + 1)
+    _times(steps, next(iter(by_weights.values())), results["unit"])
     for each, (weights, by_scene) in zip(axes, by_weights.items(), strict=True):
         ones = list(by_scene.values())
         for number, solver in enumerate(ones[0]["curves"]):
@@ -73,6 +74,17 @@ def energy(results: dict[str, Any]) -> Any:
         each.set_ylim(1e-4, 1.5)
     axes[-1].legend(fontsize=6, ncols=2)
     return figure
+
+
+def _times(axes: Any, by_scene: dict[str, dict[str, Any]], unit: str) -> None:
+    """Time against the number of steps, set-up included."""
+    ones = list(by_scene.values())
+    for solver, taken in ones[0]["seconds"].items():
+        each = {k: statistics.median(one["seconds"][solver][k] / one["unit"] for one in ones) for k in taken}
+        axes.plot([*each], [*each.values()], "o-", label=solver)
+    axes.set(xlabel="steps", ylabel=f"time, in inferences of ten steps by {unit}", title="Time against steps")
+    axes.set_ylim(bottom=0)
+    axes.legend()
 
 
 def _point(ones: list[dict], point: tuple) -> tuple[float, float]:

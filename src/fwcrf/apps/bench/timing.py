@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from time import perf_counter
+from dataclasses import dataclass, replace
+from time import perf_counter, process_time
 
 import torch
 
@@ -15,15 +15,20 @@ Work = Callable[[], object]
 
 @dataclass(frozen=True)
 class Plan:
-    """Rounds, thread counts and size of a benchmark."""
+    """Rounds, thread counts, size and clock of a benchmark."""
 
     rounds: int = 15
     threads: tuple[int, ...] = (1, 2)
     quick: bool = False
+    clock: Callable[[], float] = perf_counter
 
     def at_most(self, rounds: int) -> Plan:
         """The plan with at most ``rounds`` rounds, for slow cases."""
-        return Plan(min(self.rounds, rounds), self.threads, self.quick)
+        return replace(self, rounds=min(self.rounds, rounds))
+
+    def alone(self) -> Plan:
+        """The plan for one thread in processor time, which other programs hardly change."""
+        return replace(self, threads=(1,), clock=process_time)
 
 
 @dataclass(frozen=True)
