@@ -35,9 +35,11 @@ enum class BlurOrder : int { symmetric = 0, forward = 1, reverse = 2 };
 struct Lines {
     const std::int32_t* member;  // kAhead more entries than lines have, so that a reader may look ahead
     std::int64_t count;
-    std::int64_t reach;  // the largest |number - number of a neighbour|
+    std::int64_t reach;  // the largest |number - number of a neighbour|, or one that is too large for a stream
 };
-constexpr int kAhead = 12;
+constexpr int kAhead = 64;
+// Rows of a lattice of more bytes are prefetched, because the second-level cache does not hold them.
+constexpr std::int64_t kCached = std::int64_t{3} << 19;
 // Rows of a stream that are kept: about a megabyte of up to four vectors.
 constexpr std::int64_t kStreamed = 8192;
 constexpr std::int64_t kTile = 64;  // vertices of a stream that are blurred along one axis at a time

@@ -111,6 +111,7 @@ template <typename T> struct BlurredLattice {
     T* base;                                  // memory for as many values as `plan` returns
     std::int64_t stride, size, plane, rings;  // `rings`: values of a thread's rings
     int splatters;                            // threads that splat, each into its own lattice
+    bool far;                                 // larger than kCached
     int front = 0;  // which of the first two lattices holds the result; the other is splatted into
     Barrier barrier;
 
@@ -122,6 +123,7 @@ template <typename T> struct BlurredLattice {
     std::int64_t plan(const FilterArgs<T>& a, std::int64_t width) {
         stride = width;
         size = (a.vertices + 1) * stride;  // the last row stays zero: the absent neighbour
+        far = size * static_cast<std::int64_t>(sizeof(T)) > kCached;
         plane = (a.vertices + 1) * W;
         // A lattice per thread pays if lattices are small compared to the image.
         const std::int64_t fit = a.n / (a.vertices + 1) + 1;
@@ -312,29 +314,32 @@ template <typename T> struct BlurredLattice {
         return from;
     }
 
-    // The rows of whole lines, NV vectors of each. A row is overwritten when the next row has been read.
+    // The rows of whole lines, NV vectors of each. A row is overwritten when the next row has been read. The next row
+    // may be of another line, and is then masked: a branch at the end of a short line would be mispredicted, and the
+    // loads behind it would wait.
     template <int NV> void blur_lines(const Lines& lines, Range range, T tap, T* values) const {
+        far ? blur_lines<NV, true>(lines, range, tap, values) : blur_lines<NV, false>(lines, range, tap, values);
+    }
+    template <int NV, bool Far> void blur_lines(const Lines& lines, Range range, T tap, T* values) const {
+        if (range.begin == range.end) return;
         const auto row = [&](std::int64_t i) {
             const std::int32_t v = lines.member[i];
-            return values + static_cast<std::int64_t>(v < 0 ? ~v : v) * stride;
+            return values + static_cast<std::int64_t>(v ^ v >> 31) * stride;
         };
+        T* at = row(range.begin);
+        Vec<T> before[NV] = {}, here[NV];
+        for (int k = 0; k < NV; ++k) here[k] = load(at + k * W);
         for (std::int64_t i = range.begin; i < range.end; ++i) {
-            T* at = row(i);
-            Vec<T> before[NV] = {}, here[NV];
-            for (int k = 0; k < NV; ++k) here[k] = load(at + k * W);
-            do {
-                T* const next = row(++i);
-                prefetch(row(i + kAhead - 1), NV * W);
-                Vec<T> there[NV];
-                for (int k = 0; k < NV; ++k) there[k] = load(next + k * W);
-                for (int k = 0; k < NV; ++k) {
-                    store(at + k * W, here[k] + tap * (before[k] + there[k]));
-                    before[k] = here[k];
-                    here[k] = there[k];
-                }
-                at = next;
-            } while (lines.member[i] >= 0);
-            for (int k = 0; k < NV; ++k) store(at + k * W, here[k] + tap * before[k]);
+            T* const next = row(i + 1 < range.end ? i + 1 : i);
+            if (Far) prefetch(row(i + kAhead), NV * W);
+            const Int<T> joined = Int<T>{} + ~(lines.member[i] >> 31);
+            for (int k = 0; k < NV; ++k) {
+                const Vec<T> there = load(next + k * W);
+                store(at + k * W, here[k] + tap * (before[k] + masked<T>(there, joined)));
+                before[k] = masked<T>(here[k], joined);
+                here[k] = there;
+            }
+            at = next;
         }
     }
 

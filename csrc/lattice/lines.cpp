@@ -7,9 +7,11 @@
 namespace fwcrf {
 namespace {
 
+// The largest distance of two neighbours, or one of more than kStreamed, beyond which no lattice is blurred in a
+// stream.
 std::int64_t reach(std::int64_t vertices, const std::int32_t* pairs) {
     std::int64_t most = 0;
-    for (std::int64_t v = 0; v < vertices; ++v)
+    for (std::int64_t v = 0; v < vertices && most <= kStreamed; ++v)
         for (int way = 0; way < 2; ++way) {
             const std::int64_t other = pairs[2 * v + way], apart = other < v ? v - other : other - v;
             if (other < vertices && apart > most) most = apart;
@@ -47,7 +49,7 @@ LatticeLines lattice_lines(int corners, std::int64_t vertices, const std::int32_
     for_each(threads, corners, [&](std::int64_t axis) {
         found.axes[axis] = {nullptr, 0, reach(vertices, neighbors + axis * vertices * 2)};
     });
-    std::int64_t rows = 0;
+    std::int64_t rows = found.axes[0].reach > kStreamed ? kStreamed + 1 : 0;
     for (int axis = 1; axis < corners; ++axis) rows += ring_rows(found.axes[axis].reach);
     // A lattice that stays in the second-level cache anyway is faster line by line.
     if (rows <= kStreamed && vertices > 4 * kStreamed) return found;

@@ -51,9 +51,10 @@ template <typename V, typename F> static inline V lanes_of(F&& value) {
 // The lanes of a where the mask is set, else the lanes of b.
 template <typename M, typename V> static inline V select(M mask, V a, V b) { return mask ? a : b; }
 
-// The bits of a vector as integers, and back.
+// The bits of a vector as integers, and back; the lanes of a vector where a mask is set, else 0.
 template <typename T> static inline Int<T> to_bits(Vec<T> v) { return (Int<T>)v; }
 template <typename T> static inline Vec<T> from_bits(Int<T> v) { return (Vec<T>)v; }
+template <typename T> static inline Vec<T> masked(Vec<T> v, Int<T> mask) { return from_bits<T>(to_bits<T>(v) & mask); }
 template <typename T> static inline Vec<T> to_numbers(Int<T> v) { return __builtin_convertvector(v, Vec<T>); }
 // The same for integers from 0 to 2^52, without the slow conversion from 64-bit integers.
 template <typename T> static inline Vec<T> small_to_numbers(Int<T> v) {
@@ -122,10 +123,12 @@ template <typename T> static inline Vec<T> load_sixteens(const std::uint64_t* ta
     return v;
 #endif
 }
-// A hint to load cache lines into the second-level cache; the first level is full of data in use.
-template <typename V> static inline void prefetch(const V* values, int count) {
+// A hint to load cache lines into the second-level cache; the first level is mostly full of data in use. Always
+// inlined: GCC removes calls of functions that do nothing but prefetch.
+template <int Locality = 2, typename V>
+__attribute__((always_inline)) static inline void prefetch(const V* values, int count) {
     constexpr int line = 64 / sizeof(V);
-    for (int at = 0; at < count; at += line) __builtin_prefetch(values + at, 0, 2);
+    for (int at = 0; at < count; at += line) __builtin_prefetch(values + at, 0, Locality);
 }
 
 // The second argument if either is NaN. One instruction, which compilers do not find in a > b ? a : b.

@@ -212,7 +212,9 @@ template <typename T, int NV> struct Step {
         T* all = M == Map::none || !sum ? nullptr : sum + block.first * channels;
         // A row may be written as whole vectors if the next rows of this block overwrite its end.
         const std::int64_t whole = block.pixels - pixel.overhang;
+        const bool far = C && terms.blurred[c].far;
         for (std::int64_t q = 0; q < block.pixels; ++q, row += kRow, p += kRow, copy += kRow, index += C, weight += C) {
+            if (far) terms.fetch(index, C, block.first + q, values);
             Vec<T> v[NV];
             for (int k = 0; k < NV; ++k) {
                 v[k] = result<M>(load(row + k * W), at.factor[q], p + k * W, update.step);

@@ -39,6 +39,8 @@ template <typename T, int NV> struct Terms {
     std::int64_t halo = 0;         // pixels of the previous block that grids still read
     T* windows;                    // (threads, halo + kPixels, kRow): the halo and a block
 
+    static constexpr std::int64_t kPixelsAhead = 16;  // of prefetches
+
     bool is_grid(int c) const { return a.term[c].grid.axes > 0; }
     bool is_potts(int c) const { return !a.term[c].matrix; }
 
@@ -270,8 +272,10 @@ template <typename T, int NV> struct Terms {
     // The values of a lattice that pixels read: K x, or K x M if the matrix comes early.
     const T* values_of(int c) const { return early[c] ? products[c] : blurred[c].result(); }
 
-    // Splats a thread's share of x, if fewer threads have a lattice than there are threads.
-    void splat_all(int c, const T* x, Team team) const {
+    // Splats a thread's share of x, if fewer threads have a lattice than there are threads. Another thread begins for
+    // each term, so that two lattices of one thread each are splatted side by side.
+    void splat_all(int c, const T* x, Team all) const {
+        const Team team{(all.thread + c) % all.threads, all.threads};
         T* const values = blurred[c].cleared(team);
         if (!values) return;
         alignas(64) T rows[kPixels * kRow];
@@ -294,12 +298,21 @@ template <typename T, int NV> struct Terms {
         const int corners = C ? C : lattice[c].corners;
         const std::int32_t* index = lattice[c].index + block.first * corners;
         const T* weight = lattice[c].splat + block.first * corners;
-        const T* const end = rows + block.pixels * kRow;
-        for (; rows < end; rows += kRow, index += corners, weight += corners) {
+        const bool far = blurred[c].far;
+        for (std::int64_t q = 0; q < block.pixels; ++q, rows += kRow, index += corners, weight += corners) {
+            if (far) fetch(index, corners, block.first + q, values);
             Vec<T> v[NV];
             for (int k = 0; k < NV; ++k) v[k] = load(rows + k * W);
             for (int m = 0; m < corners; ++m) add_row<T, NV>(values + index[m] * kRow, weight[m], v);
         }
+    }
+
+    // Prefetches the rows of a lattice for a pixel that follows pixel i, whose corners `index` points to.
+    __attribute__((always_inline)) inline void fetch(const std::int32_t* index, int corners, std::int64_t i,
+                                                     const T* values) const {
+        if (i + kPixelsAhead >= a.n) return;
+        for (int m = 0; m < corners; ++m)
+            prefetch<3>(values + index[kPixelsAhead * corners + m] * kRow, static_cast<int>(kRow));
     }
 
     // The requested result: rows = scale (P x + unary u).
@@ -387,6 +400,7 @@ template <typename T, int NV> struct Terms {
         const std::int32_t* index = l ? l->index + block.first * corners : nullptr;
         const T* weight = l ? l->slice + block.first * corners : nullptr;
         const T* const values = l ? blurred[slice].result() : nullptr;
+        const bool far = l && blurred[slice].far;
         const std::int64_t channels = a.channels;
         const T* x = query.x + block.first * channels;
         const T* u = of_unary != T(0) && a.unary ? a.unary + block.first * channels : nullptr;
@@ -400,6 +414,7 @@ template <typename T, int NV> struct Terms {
         const T *const one = a.term[0].shift, *const two = a.terms > 1 ? a.term[1].shift : nullptr;
         for (std::int64_t q = 0; q < block.pixels; ++q, index += corners, weight += corners) {
             const bool inside = M == Mode::simple || pixel.inside(block.first + q);
+            if (far) fetch(index, corners, block.first + q, values);
             Vec<T> v[NV] = {};
             for (int m = 0; m < corners; ++m) {
                 const T* const row = values + index[m] * kRow;
@@ -583,7 +598,9 @@ template <typename T, int NV> struct Terms {
         const int corners = C ? C : l.corners;
         const std::int32_t* index = l.index + block.first * corners;
         const T* weight = l.slice + block.first * corners;
+        const bool far = blurred[c].far;
         for (std::int64_t p = 0; p < block.pixels; ++p, index += corners, weight += corners, target += kRow) {
+            if (far) fetch(index, corners, block.first + p, values);
             Vec<T> v[NV] = {};
             for (int m = 0; m < corners; ++m) {
                 const T* row = values + index[m] * kRow;
