@@ -26,16 +26,19 @@ template <typename T, int NV> struct GridChange {
     std::int64_t most[kMaxAxes];                     // coarse points that a pixel is taken to, along each axis
     std::int32_t* from[kMaxAxes];                    // (pixels): the first of them
     T* weight[kMaxAxes];                             // (pixels, most)
-    T* across;                                       // (pixels of a line): the sum of weights on the way up
+    T* across;                                       // (1): the largest sum of weights on the way up, along a line
     T* changes;                                      // (threads, size): changes of the coarse grid, 0 between two steps
     T* between[2];                                   // (size), after `middle` of some axes
     T* bounds;                                       // (lines, tiles): the change of F, largest minus smallest entry
     Tiles* marked;                                   // (threads + 3, lines): tiles of the arrays above, then of F
+    T* taken;                                        // (threads, most_taken(), kCell): cells of the last pixels taken
+    std::int64_t most_pixels;                        // of a call of `take`
     int threads;
 
     // False if one pixel has so many coarse points that whole steps are faster.
-    bool plan(const Grid<T>& g, const CoarseGrid<T, NV>& whole, int of_threads) {
+    bool plan(const Grid<T>& g, const CoarseGrid<T, NV>& whole, std::int64_t of_pixels, int of_threads) {
         grid = &g;
+        most_pixels = of_pixels;
         coarse = &whole;
         threads = of_threads;
         last = g.axes - 1;
@@ -53,8 +56,8 @@ template <typename T, int NV> struct GridChange {
                 taken *= most[a];
                 read *= g.up[a].width;
             }
-            if (taken > kMostLines || read > kMostLines || taken * most[a] > kMostCells ||
-                read * g.up[a].width > kMostCells)
+            if (taken > kMostLines || read > kMostLines || g.middle[a].width > kMostLines ||
+                taken * most[a] > kMostCells || read * g.up[a].width > kMostCells)
                 return false;
             all_taken *= static_cast<double>(g.down[a].rows * g.down[a].width) / static_cast<double>(pixels(a));
             all_read *= static_cast<double>(g.up[a].width);
@@ -75,12 +78,16 @@ template <typename T, int NV> struct GridChange {
             parts.take(from[a], pixels(a));
             parts.take(weight[a], pixels(a) * most[a]);
         }
-        parts.take(across, pixels(last));
+        parts.take(across, 1);
         parts.take(changes, threads * size);
         for (T*& array : between) parts.take(array, size);
         parts.take(bounds, lines * tiles);
         parts.take(marked, (threads + 3) * lines);
+        parts.take(taken, threads * most_taken() * kCell);
     }
+    // Zeros that `take` reads on both sides of its pixels, and the most cells that it gives these pixels to.
+    std::int64_t margin() const { return grid->down[last].width - 1; }
+    std::int64_t most_taken() const { return most_pixels + 3 * grid->down[last].width; }
     // To be called once, by one thread.
     void begin() const {
         for (int a = 0; a <= last; ++a) {
@@ -96,9 +103,11 @@ template <typename T, int NV> struct GridChange {
             }
         }
         const Band<T>& up = grid->up[last];
+        *across = 0;
         for (std::int64_t p = 0; p < pixels(last); ++p) {
-            across[p] = 0;
-            for (std::int64_t t = 0; t < up.width; ++t) across[p] += size_of(up.weight[p * up.width + t]);
+            T sum = 0;
+            for (std::int64_t t = 0; t < up.width; ++t) sum += size_of(up.weight[p * up.width + t]);
+            *across = sum > *across ? sum : *across;
         }
         std::memset(changes, 0, threads * size * sizeof(T));
         std::memset(marked, 0, (threads + 3) * lines * sizeof(Tiles));
@@ -135,16 +144,22 @@ template <typename T, int NV> struct GridChange {
         });
     }
 
-    // changes += down of a change v of one pixel: its line is in `taking`, its place there is p.
-    void take(const Vec<T> (&v)[NV], const Lines& taking, std::int64_t p, int thread) const {
-        const std::int64_t begin = from[last][p], left = cells - begin, count = left < most[last] ? left : most[last];
-        if (count <= 0) return;
-        const T* const w = weight[last] + p * most[last];
-        const Tiles touched = tiles_of(begin, begin + count);
-        T* const to = changes + thread * size + begin * apart;
+    // changes += down of the changes of at most `most_pixels` pixels of one line, as cells between zeros: the line is
+    // in `taking`, the places of the pixels there are [p, p + count).
+    void take(const T* pixels, const Lines& taking, std::int64_t p, std::int64_t count, int thread) const {
+        const Band<T>& down = grid->down[last];
+        const std::int64_t begin = from[last][p];
+        std::int64_t end = begin;
+        while (end < down.rows && down.first[end] < p + count) ++end;
+        if (end == begin) return;
+        T* const cell = taken + thread * most_taken() * kCell;
+        FWCRF_ISA::cells<T, NV>(down, {begin, end}, pixels - p * kCell, kCell, cell);
+        const Tiles touched = tiles_of(begin, end);
         for (int e = 0; e < taking.count; ++e) {
-            T* row = to + taking.line[e] * length;
-            for (std::int64_t t = 0; t < count; ++t, row += apart) add_cell(row, taking.weight[e] * w[t], v);
+            T* to = changes + thread * size + taking.line[e] * length + begin * apart;
+            const T w = taking.weight[e];
+            for (const T *v = cell, *stop = cell + (end - begin) * kCell; v < stop; v += kCell, to += apart)
+                for (int k = 0; k < NV; ++k) store(to + k * W, load(to + k * W) + w * load(v + k * W));
             marked[thread * lines + taking.line[e]] |= touched;
         }
     }
@@ -202,7 +217,7 @@ template <typename T, int NV> struct GridChange {
         const std::int64_t first = up.first[begin] / tile, stop = (up.first[end - 1] + up.width - 1) / tile + 1;
         const Tiles here = tiles_of(up.first[begin], up.first[end - 1] + up.width);
         const Tiles* const of_lines = marked + (threads + 2) * lines;
-        T sum = 0, most_across = 0;
+        T sum = 0;
         for (int e = 0; e < read.count; ++e) {
             if (!(of_lines[read.line[e]] & here)) continue;
             const T* const row = bounds + read.line[e] * tiles;
@@ -210,24 +225,7 @@ template <typename T, int NV> struct GridChange {
             for (std::int64_t t = first; t < stop; ++t) largest = row[t] > largest ? row[t] : largest;
             sum += size_of(read.weight[e]) * largest;
         }
-        if (sum == T(0)) return sum;
-        for (std::int64_t p = begin; p < end; ++p) most_across = across[p] > most_across ? across[p] : most_across;
-        return sum * most_across;
-    }
-
-    // v += scale (K x)_i for the pixel at place p of a line.
-    inline void read(const Lines& read, std::int64_t p, T scale, Vec<T> (&v)[NV]) const {
-        const Band<T>& up = grid->up[last];
-        const T* const w = up.weight + p * up.width;
-        const T* const values = filtered() + up.first[p] * apart;
-        for (int e = 0; e < read.count; ++e) {
-            const T* row = values + read.line[e] * length;
-            const T of_line = scale * read.weight[e];
-            for (std::int64_t t = 0; t < up.width; ++t, row += apart) {
-                const T of_cell = of_line * w[t];
-                for (int k = 0; k < NV; ++k) v[k] += of_cell * load(row + k * W);
-            }
-        }
+        return sum * *across;
     }
 
   private:
@@ -309,23 +307,17 @@ template <typename T, int NV> struct GridChange {
         }
     }
 
-    // Writes the vectors of a tile to `to`, or adds them to F; `sum(cell, k)` is one of them.
-    template <typename F>
-    void put(std::int64_t l, std::int64_t t, std::int64_t begin, std::int64_t end, T* to, bool final, F&& sum) const {
-        if (!final) {
-            for (std::int64_t j = begin; j < end; ++j)
-                for (int k = 0; k < NV; ++k) store(to + l * length + j * apart + k * W, sum(j, k));
-            return;
-        }
+    // Adds the cells [begin, end) of a tile to F.
+    void add_to_filtered(std::int64_t l, std::int64_t t, std::int64_t begin, std::int64_t end, const T* moved) const {
         Vec<T> high{}, low{};
-        T* const row = filtered() + l * length;
-        for (std::int64_t j = begin; j < end; ++j)
+        T* const row = filtered() + l * length + begin * apart;
+        for (std::int64_t j = 0; j < end - begin; ++j)
             for (int k = 0; k < NV; ++k) {
-                const Vec<T> moved = sum(j, k);
-                high = max<T>(moved, high);
-                low = min<T>(moved, low);
+                const Vec<T> v = load(moved + j * apart + k * W);
+                high = max<T>(v, high);
+                low = min<T>(v, low);
                 T* const at = row + j * apart + k * W;
-                store(at, load(at) + moved);
+                store(at, load(at) + v);
             }
         T most_high = 0, most_low = 0;
         for (int i = 0; i < W; ++i) {
@@ -340,8 +332,7 @@ template <typename T, int NV> struct GridChange {
         clear_bounds(l);
         marked[(threads + 2) * lines + l] = source.marked[l];
         for_tiles(source.marked[l], [&](std::int64_t t, std::int64_t begin, std::int64_t end) {
-            put(l, t, begin, end, nullptr, true,
-                [&](std::int64_t j, int k) { return load(source.values + l * length + j * apart + k * W); });
+            add_to_filtered(l, t, begin, end, source.values + l * length + begin * apart);
         });
     }
 
@@ -357,12 +348,15 @@ template <typename T, int NV> struct GridChange {
         tiles_to[l] = reached;
         const T* const row = source.values + l * length;
         for_tiles(reached, [&](std::int64_t t, std::int64_t begin, std::int64_t end) {
-            put(l, t, begin, end, target.values, final, [&](std::int64_t j, int k) {
-                const T *w = b.weight + j * b.width, *from_cell = row + b.first[j] * apart + k * W;
-                Vec<T> sum{};
-                for (std::int64_t i = 0; i < b.width; ++i, from_cell += apart) sum += w[i] * load(from_cell);
-                return sum;
-            });
+            T* const to = target.values + l * length + begin * apart;
+            if (last) {
+                FWCRF_ISA::cells<T, NV>(b, {begin, end}, row, kCell, to);
+            } else {
+                for (std::int64_t j = begin; j < end; ++j)
+                    one_row<T, NV>(b.weight + j * b.width, b.width, {row + b.first[j] * apart, apart, nullptr, nullptr},
+                                   to + (j - begin) * apart);
+            }
+            if (final) add_to_filtered(l, t, begin, end, to);
         });
     }
 
@@ -378,13 +372,30 @@ template <typename T, int NV> struct GridChange {
         tiles_to[l] = reached;
         const T* const w = b.weight + j * b.width;
         for_tiles(reached, [&](std::int64_t t, std::int64_t begin, std::int64_t end) {
-            put(l, t, begin, end, target.values, final, [&](std::int64_t cell, int k) {
+            // Lines that the tile of the result needs, and their weights.
+            const T *from[kMostLines], *const values = source.values + begin * apart;
+            T weight_of[kMostLines];
+            int count = 0;
+            for (std::int64_t i = 0; i < b.width; ++i) {
+                if (!(source.marked[first + i * step] >> t & 1)) continue;
+                from[count] = values + (first + i * step) * length;
+                weight_of[count++] = w[i];
+            }
+            T* const to = target.values + l * length + begin * apart;
+            const std::int64_t all = (end - begin) * apart;
+            std::int64_t at = 0;
+            for (; at + 4 * W <= all; at += 4 * W) {
+                Vec<T> sum[4] = {};
+                for (int i = 0; i < count; ++i)
+                    for (int k = 0; k < 4; ++k) sum[k] += weight_of[i] * load(from[i] + at + k * W);
+                for (int k = 0; k < 4; ++k) store(to + at + k * W, sum[k]);
+            }
+            for (; at < all; at += W) {
                 Vec<T> sum{};
-                const T* row = source.values + first * length + cell * apart + k * W;
-                for (std::int64_t i = 0; i < b.width; ++i, row += step * length)
-                    if (source.marked[first + i * step] >> t & 1) sum += w[i] * load(row);
-                return sum;
-            });
+                for (int i = 0; i < count; ++i) sum += weight_of[i] * load(from[i] + at);
+                store(to + at, sum);
+            }
+            if (final) add_to_filtered(l, t, begin, end, to);
         });
     }
 };

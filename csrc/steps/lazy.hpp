@@ -7,12 +7,12 @@
 //
 //     slack = v_a - v_b - 1                                          projection
 //             v_a - v_b                                              vertex
-//             log(1 + t / q), q = (labels - 1) exp(v_b - v_a)        softmax, t half the tolerance
+//             log(1 + t / q), q >= 1 - x_a                           softmax, t half the tolerance
 //
 // With a positive slack a projection gives the vertex of label a, and still does while v_a - v_b has changed by less
-// than the slack. For a softmax q is at least 1 - x_a; when no difference of two entries of v changes by more than r,
-// no ratio of two x changes by more than exp(r), and no x by more than q (exp(r) - 1), which is t for the slack. A step
-// changes a difference of two entries of v by at most
+// than the slack. For a softmax, when no difference of two entries of v changes by more than r, no ratio of two x
+// changes by more than exp(r), and no x by more than q (exp(r) - 1), which is t for the slack. A step changes a
+// difference of two entries of v by at most
 //
 //     |scale| sum_c |potts_c| bound_c,
 //
@@ -21,6 +21,9 @@
 // last reading. A projection to another point than a vertex is read in every step, and so is a pixel whose x has
 // changed in the step before, which changes its own v through `keep` and the diagonal. A pixel that is read changes if
 // p - x has an entry of more than `same`: t for a softmax, else the tolerance, and at least a few units of rounding.
+//
+// Pixels are read by parts of a block, as in a whole step: the vectors of `until` that have a pixel to be read, as many
+// together as follow each other. So a pixel costs hardly more than in a whole step, and its neighbours little.
 //
 // When a step changes no pixel, no later step does.
 #pragma once
@@ -43,14 +46,16 @@ template <typename T, int NV> struct Lazy {
     Terms<T, NV>& terms;
     LatticeChange<T> lattice[kMaxTerms];
     GridChange<T, NV> grid[kMaxTerms];
-    T dear = 1;            // the cost of a pixel, relative to a grid with five coarse points along two axes
-    T half = 0;            // half the tolerance of a softmax
-    T same = kSame<T>;     // an x within this distance of p does not change
-    int fewest = kFewest;  // steps left for which a change of ways pays
-    const bool possible;   // false if steps are whole for another reason than their cost
-    T* until;              // (n)
-    T* spent;              // per block, see `slot`
-    T* moved;              // (threads, kMaxTerms): bounds of the lattices
+    T dear = 1;           // the cost of a pixel, relative to a grid with five coarse points along two axes
+    T half = 0;           // half the tolerance of a softmax
+    T same = kSame<T>;    // an x within this distance of p does not change
+    const bool possible;  // false if steps are whole for another reason than their cost
+    T* until;             // (slots, kPixels): of the pixels of each block, and infinity past them
+    T* spent;             // (slots), see `slot`
+    T* soonest;           // (slots): at most the least `until` of a block
+    T* moved;             // (threads, kMaxTerms): bounds of the lattices
+    T* windows;           // (threads, margin + kPixels + margin, kRow), see `State::change`
+    std::int64_t margin = 0;
     std::int64_t* counts;  // (threads, kCounts)
     bool weighed = false;
 
@@ -75,27 +80,25 @@ template <typename T, int NV> struct Lazy {
         Team team;
         Workspace work;
         std::int64_t* counts;
-        int not_before;              // no search for lazy steps before this step
-        const T* values[kMaxTerms];  // the blurred lattices to read from
+        int not_before;  // no search for lazy steps before this step
         typename GridChange<T, NV>::Lines taking[kMaxTerms], reading[kMaxTerms];
-        // A batch of pixels: their numbers, and `spent` of their blocks.
-        std::int64_t count, pixel[kPixels];
-        T spent[kPixels];
-        Rows at;  // `others` is the old x
+        Rows at;    // of a part of a block: `rows` is v and then p, `others` the old x
+        T* change;  // of x, for the pixels of a part of a block; the rows before and after it are 0
     };
     void begin(State& state, Team team) const {
         state.team = team;
         state.work = terms.workspace(team, nullptr);
         state.counts = counts + team.thread * kCounts;
         state.not_before = 1;
-        state.count = 0;
+        state.change = windows + (team.thread * (2 * margin + kPixels) + margin) * kRow;
+        std::memset(state.change - margin * kRow, 0, margin * kRow * sizeof(T));
     }
 
     // True if a lazy step would pay after step k, or if step k may be the last, to be called when the kernels have been
     // applied for step k. Every thread of a region calls this, as all that follow.
     bool pays(int k, const Step<T, NV>& step, State& state, Barrier& barrier) const {
-        if (!possible || k < state.not_before || a.steps - k < fewest) return false;
-        for (int c = 0; c < a.terms; ++c) state.values[c] = terms.is_grid(c) ? nullptr : terms.blurred[c].result();
+        if (!possible || k < state.not_before || a.steps - k < kFewest) return false;
+        state.work = terms.workspace(state.team, nullptr);
         state.counts[kSampled] = state.counts[kChanging] = state.counts[kMoving] = 0;
         T& change = moved[state.team.thread * kMaxTerms];
         change = 0;
@@ -108,16 +111,16 @@ template <typename T, int NV> struct Lazy {
         };
         // `until` is the slack of a pixel for now.
         for_sample([&](const Block& block) {
-            state.count = block.pixels;
-            for (std::int64_t q = 0; q < block.pixels; ++q) state.pixel[q] = block.first + q;
-            read(step.update, state);
-            map(step, state, [&](std::int64_t q, T slack) { until[block.first + q] = slack; });
+            T* const ends = until + slot(block, state.team) * kPixels;
+            map(step, block, state, ends);
+            for (std::int64_t q = 0; q < block.pixels; q += W)
+                store_some(ends + q, slacks_after(step, state.at, q, ends + q, block.pixels - q), block.pixels - q);
             state.counts[kSampled] += block.pixels;
             for (std::int64_t q = 0; q < block.pixels; ++q) {
                 const T far = distance(state.at, q);
                 change += far;
                 if (far <= same) continue;
-                until[block.first + q] = -kInfinity<T>;
+                ends[q] = -kInfinity<T>;
                 ++state.counts[kMoving];
             }
         });
@@ -127,9 +130,9 @@ template <typename T, int NV> struct Lazy {
         for (int t = 0; t < state.team.threads; ++t) all += moved[t * kMaxTerms];
         const T near = kNear * all / sampled;
         for_sample([&](const Block& block) {
-            for (std::int64_t q = 0; q < block.pixels; ++q) state.counts[kChanging] += !(until[block.first + q] > near);
+            const T* const ends = until + slot(block, state.team) * kPixels;
+            for (std::int64_t q = 0; q < block.pixels; ++q) state.counts[kChanging] += !(ends[q] > near);
         });
-        state.count = 0;
         barrier.wait(state.team.threads);
         // Pixels between labels are read in every step, but when none of them moves, a step that looks at all pixels
         // tells whether it is the last.
@@ -143,27 +146,20 @@ template <typename T, int NV> struct Lazy {
         for (int c = 0; c < a.terms; ++c) {
             if (terms.is_grid(c)) continue;
             lattice[c].keep(terms.blurred[c].result(), team);
-            state.values[c] = lattice[c].values;
             if (!weighed) lattice[c].weigh(mine, team);
         }
         barrier.wait(team.threads);
         for (int c = 0; c < a.terms; ++c)
             if (!terms.is_grid(c) && !weighed) lattice[c].merge(team);
         start_changes(state);
-        state.work.careful = true;  // a softmax in units of v
         std::int64_t number = 0;
         terms.for_blocks(mine, [&](const Block& block) {
             if (stop.asked(++number)) return;
-            spent[slot(block, team)] = 0;
-            terms.gradient(block, step.query(state.work), nullptr, state.work, state.at.rows, state.at.given);
-            if (step.leaning()) step.lean(block, state.at);
-            state.count = block.pixels;
-            for (std::int64_t q = 0; q < block.pixels; ++q) {
-                state.pixel[q] = block.first + q;
-                state.spent[q] = 0;
-            }
-            terms.pixel.get(x(), block, state.at.others);
-            settle(step, state);
+            const std::int64_t place = slot(block, team) * kPixels;
+            spent[place / kPixels] = 0;
+            soonest[place / kPixels] = kInfinity<T>;
+            for (std::int64_t q = block.pixels; q < kPixels; ++q) until[place + q] = kInfinity<T>;
+            settle(step, block, place, state);
         });
         barrier.wait(team.threads);
         if (team.thread == 0) weighed = true;
@@ -181,26 +177,42 @@ template <typename T, int NV> struct Lazy {
                 moved[team.thread * kMaxTerms + c] = lattice[c].add(terms.blurred[c].result(), team);
             }
         }
+        for (int c = 0; c < a.terms && team.thread == 0; ++c)
+            if (!terms.is_grid(c)) terms.kept[c] = lattice[c].values;
         barrier.wait(team.threads);
         const T size = size_of(step.update.scale) * (T(1) + kRounding), of_lattices = size * bound_of_lattices(team);
         start_changes(state);
         std::int64_t number = 0;
-        state.count = 0;
         terms.for_blocks(terms.pixels(team), [&](const Block& block) {
             if (stop.asked(++number)) return;
-            T& now = spent[slot(block, team)];
-            now += of_lattices + size * bound_of_grids(block, state);
-            for (std::int64_t i = block.first, end = i + block.pixels; i < end; i += W) {
-                if (!any(load_some(until + i, end - i) <= now)) continue;
-                for (std::int64_t p = i; p < i + W && p < end; ++p) {
-                    if (!(until[p] <= now) || spared(p, now, size, of_lattices)) continue;
-                    state.pixel[state.count] = p;
-                    state.spent[state.count] = now;
-                    if (++state.count == kPixels) finish(step, state);
+            const std::int64_t place = slot(block, team) * kPixels;
+            const T now = spent[place / kPixels] += of_lattices + size * bound_of_grids(block, state);
+            T& least = soonest[place / kPixels];
+            if (least > now) return;
+            least = kInfinity<T>;
+            // Pixels are read by whole vectors of `until`, and as many of these together as follow each other.
+            Vec<T> left = fill(kInfinity<T>);
+            std::int64_t first = 0;
+            const auto read = [&](std::int64_t end) {
+                if (end > block.pixels) end = block.pixels;
+                if (end > first) settle(step, {block.first + first, end - first}, place + first, state);
+            };
+            for (std::int64_t q = 0; q < kPixels; q += W) {
+                T* const ends = until + place + q;
+                const Vec<T> of_pixels = load(ends);
+                if (any(of_pixels <= now)) {
+                    bool found = any(of_pixels == -kInfinity<T>);
+                    for (int r = 0; r < W && !found; ++r)
+                        found = ends[r] <= now && !spared(block.first + q + r, ends[r], now, size, of_lattices);
+                    if (found) continue;
                 }
+                left = min<T>(load(ends), left);
+                read(q);
+                first = q + W;
             }
+            read(kPixels);
+            for (int l = 0; l < W; ++l) least = lane(left, l) < least ? lane(left, l) : least;
         });
-        if (state.count) finish(step, state);
         barrier.wait(team.threads);
         return bound(state);
     }
@@ -212,6 +224,7 @@ template <typename T, int NV> struct Lazy {
             state.not_before = k + kPause;
             for (int c = 0; c < a.terms; ++c)
                 if (terms.is_grid(c)) grid[c].forget(state.team);
+                else if (state.team.thread == 0) terms.kept[c] = nullptr;
             return Way::whole;
         }
         return sum(kChanged, state.team) ? Way::lazy : Way::done;
@@ -220,14 +233,14 @@ template <typename T, int NV> struct Lazy {
     std::int64_t reads(Team team) const { return sum(kRead, team); }
 
   private:
-    static constexpr int kPause = 4;  // steps until the next search, when a lazy step has cost too much
-    static constexpr T kMostRead = T(0.3);
+    static constexpr int kPause = 2;        // steps until the next search, when a lazy step has cost too much
+    static constexpr T kMostRead = T(0.5);  // with more, the next steps are whole
     // Slacks up to this multiple of the mean change of x are likely to be used up.
     static constexpr T kNear = 2;
-    static constexpr int kFewest = 3, kFewestOfSoftmax = 6;
-    static constexpr std::int64_t kApart = 64, kFewestSampled = 32;    // one block in so many is a sample, but so many
-    static constexpr T kRounding = kSingle<T> ? 1e-5 : 1e-12;          // of v, relative to 1 + |v|
-    static constexpr T kMostSampled = T(0.2), kMostChanging = T(0.2);  // pixels; with more, steps are whole
+    static constexpr int kFewest = 3;                                   // steps left for which a change of ways pays
+    static constexpr std::int64_t kApart = 64, kFewestSampled = 32;     // one block in so many is a sample, but so many
+    static constexpr T kRounding = kSingle<T> ? 1e-5 : 1e-12;           // of v, relative to 1 + |v|
+    static constexpr T kMostSampled = T(0.45), kMostChanging = T(0.5);  // pixels; with more, steps are whole
 
     // Of all steps of a thread so far.
     MessageBound<T> bound(const State& state) const {
@@ -251,7 +264,6 @@ template <typename T, int NV> struct Lazy {
         if (first.map == Map::softmax) {
             if (!(a.tolerance > T(0)) || first.keep != T(0)) return false;
             half = same = a.tolerance / T(2);
-            fewest = kFewestOfSoftmax;
         } else if (first.map != Map::project && first.map != Map::vertex) {
             return false;
         } else {
@@ -260,15 +272,20 @@ template <typename T, int NV> struct Lazy {
         if (!steps_alike(a)) return false;
         for (int c = 0; c < a.terms; ++c)
             if (!terms.is_grid(c)) lattice[c].plan(terms.lattice[c], kRow);
-            else if (!grid[c].plan(a.term[c].grid, terms.grid[c], a.threads)) return false;
+            else if (!grid[c].plan(a.term[c].grid, terms.grid[c], kPixels, a.threads)) return false;
             else if (const T cost = static_cast<T>(grid[c].touched) / T(25); cost > dear) dear = cost;
         return true;
     }
     void layout(Parts& parts) {
-        parts.take(until, a.n);
-        parts.take(spent, (a.n / terms.across + 1) * blocks_per_line() + a.threads);
+        const std::int64_t slots = (a.n / terms.across + 1) * blocks_per_line() + a.threads;
+        parts.take(until, slots * kPixels);
+        parts.take(spent, slots);
+        parts.take(soonest, slots);
         parts.take(moved, a.threads * kMaxTerms);
         parts.take(counts, a.threads * kCounts);
+        for (int c = 0; c < a.terms; ++c)
+            if (terms.is_grid(c) && grid[c].margin() > margin) margin = grid[c].margin();
+        parts.take(windows, a.threads * (2 * margin + kPixels) * kRow);
         for (int c = 0; c < a.terms; ++c)
             if (terms.is_grid(c)) grid[c].layout(parts);
             else lattice[c].layout(parts, a.threads);
@@ -292,13 +309,12 @@ template <typename T, int NV> struct Lazy {
     }
     // True if the lattices' bound for a pixel itself is so much less than the bound for all pixels, which is in `now`,
     // that it need not be read; `until` rises by the difference.
-    bool spared(std::int64_t i, T now, T size, T of_all) const {
-        if (until[i] == -kInfinity<T>) return false;
+    bool spared(std::int64_t i, T& end, T now, T size, T of_all) const {
         T own = 0;
         for (int c = 0; c < a.terms; ++c)
             if (!terms.is_grid(c)) own += size_of(a.term[c].potts) * lattice[c].bound(i);
-        until[i] += of_all - size * own;
-        return until[i] > now;
+        end += of_all - size * own;
+        return end > now;
     }
     T bound_of_grids(const Block& block, State& state) const {
         T all = 0;
@@ -318,78 +334,49 @@ template <typename T, int NV> struct Lazy {
         terms.clear(state.work);
         state.counts[kRead] = state.counts[kChanged] = state.counts[kTooMany] = 0;
     }
-    void finish(const Step<T, NV>& step, State& state) {
-        read(step.update, state);
-        settle(step, state);
-        state.count = 0;
+    // From x of a part of a block to p in `rows`, times `factor`; `others` is x. ends = the slacks, but of a softmax.
+    void map(const Step<T, NV>& step, const Block& part, State& state, T* ends) const {
+        Rows& at = state.at;
+        terms.pixel.get(x(), part, at.others);
+        do {
+            terms.gradient(part, step.query(state.work), nullptr, state.work, at.rows, at.given);
+            if (step.leaning()) step.lean(part, at);
+            for (std::int64_t i = part.pixels * kRow, end = padded(part.pixels) * kRow; i < end; ++i) at.rows[i] = 0;
+        } while (!map_part(step, part, state, ends));
     }
-
-    // v of the pixels of a batch, and their x.
-    void read(const Update<T>& update, State& state) const {
-        const T of_unary = a.unary ? update.scale * update.unary : T(0);
-        const Vec<T> past = fill(-kInfinity<T>);
-        for (std::int64_t q = 0; q < state.count; ++q) {
-            const std::int64_t i = state.pixel[q];
-            Vec<T> here[NV], v[NV];
-            terms.pixel.get(x(), i, here);
-            const T own = update.keep - update.scale * terms.diagonal[i];
-            for (int k = 0; k < NV; ++k) {
-                store(state.at.others + q * kRow + k * W, here[k]);
-                v[k] = own * here[k];
-            }
-            for (int c = 0; c < a.terms; ++c) {
-                const T weight = -update.scale * a.term[c].potts;
-                if (terms.is_grid(c)) {
-                    const std::int64_t line = grid[c].line_of(i);
-                    grid[c].find_read(line, state.reading[c]);
-                    grid[c].read(state.reading[c], i - line * grid[c].pixels(grid[c].last), weight, v);
-                } else if (terms.lattice[c].corners == 6) {
-                    slice<6>(c, i, weight, state.values[c], v);
-                } else {
-                    slice<0>(c, i, weight, state.values[c], v);
+    static std::int64_t padded(std::int64_t pixels) { return (pixels + W - 1) / W * W; }
+    // False if the fast softmax is not precise enough here.
+    bool map_part(const Step<T, NV>& step, const Block& part, State& state, T* ends) const {
+        Rows& at = state.at;
+        const bool softmax = step.update.map == Map::softmax, fast = step.fast_softmax(state.work);
+        for (std::int64_t q = 0; q < padded(part.pixels); q += W) {
+            T* const rows = at.rows + q * kRow;
+            const std::int64_t left = part.pixels - q;
+            if (!softmax) store_some(ends + q, slacks(step.update.map, rows), left);
+            if (fast) {
+                if (!step.exponentials(part, at, q)) {
+                    state.work.careful = true;
+                    return false;
                 }
+            } else {
+                step.map(rows);
+                store(at.factor + q, fill(T(1)));
             }
-            if (a.bound) store(state.at.given + q * W, terms.pixel.last_vector(v) * (T(-1) / update.scale));
-            if (of_unary != T(0)) {
-                Vec<T> u[NV];
-                terms.pixel.get(a.unary, i, u);
-                for (int k = 0; k < NV; ++k) v[k] += of_unary * u[k];
-            }
-            terms.pixel.set_past(v, past);
-            for (int k = 0; k < NV; ++k) store(state.at.rows + q * kRow + k * W, v[k]);
         }
+        return true;
     }
-    template <int C> void slice(int c, std::int64_t i, T scale, const T* values, Vec<T> (&v)[NV]) const {
-        const FilterArgs<T>& l = terms.lattice[c];
-        const int corners = C ? C : l.corners;
-        const std::int32_t* const index = l.index + i * corners;
-        const T* const weight = l.slice + i * corners;
-        for (int m = 0; m < corners; ++m) {
-            const T* const row = values + index[m] * kRow;
-            const T w = scale * weight[m];
-            for (int k = 0; k < NV; ++k) v[k] += w * load(row + k * W);
-        }
+    // The slacks of W rows after `map`.
+    Vec<T> slacks_after(const Step<T, NV>& step, const Rows& at, std::int64_t q, const T* ends,
+                        std::int64_t left) const {
+        if (step.update.map != Map::softmax) return load_some(ends, left);
+        return slacks_of_softmax(at.rows + q * kRow, load(at.factor + q));
     }
-
-    // Maps the rows of a batch, from v to p. Calls act(number in the batch, slack) before.
-    template <typename F> void map(const Step<T, NV>& step, State& state, F&& act) const {
-        T* const rows = state.at.rows;
-        const std::int64_t whole = (state.count + W - 1) / W * W;
-        for (std::int64_t i = state.count * kRow; i < whole * kRow; ++i) rows[i] = 0;
-        for (std::int64_t first = 0; first < whole; first += W) {
-            alignas(64) T slack[W];
-            store(slack, slacks(step.update.map, rows + first * kRow));
-            for (int r = 0; r < W && first + r < state.count; ++r) act(first + r, slack[r]);
-            step.map(rows + first * kRow);
-        }
-    }
-    // Of W rows, and less a little for rounding.
-    Vec<T> slacks(Map map, const T* rows) const {
+    // The largest and the second largest entry of each of W rows.
+    static void largest(const T* rows, Vec<T>& first, Vec<T>& second) {
         Vec<T> one[W], two[W];
-        const Vec<T> never = fill(-kInfinity<T>);
         for (int r = 0; r < W; ++r) {
             one[r] = load(rows + r * kRow);
-            two[r] = never;
+            two[r] = fill(-kInfinity<T>);
             for (int k = 1; k < NV; ++k) {
                 const Vec<T> v = load(rows + r * kRow + k * W);
                 two[r] = max<T>(min<T>(one[r], v), two[r]);
@@ -397,36 +384,34 @@ template <typename T, int NV> struct Lazy {
             }
         }
         transpose<T>(one);
-        transpose<T>(two);
-        Vec<T> first = one[0], second = two[0];
+        if (NV > 1) transpose<T>(two);
+        first = one[0], second = two[0];
         for (int c = 1; c < W; ++c) {
-            second = max<T>(min<T>(first, one[c]), max<T>(two[c], second));
+            const Vec<T> low = min<T>(first, one[c]);
+            second = max<T>(NV > 1 ? max<T>(low, two[c]) : low, second);
             first = max<T>(one[c], first);
         }
-        if (map != Map::softmax)
-            return (first - second) - (map == Map::project ? T(1) : T(0)) - kRounding * (T(1) + max<T>(first, -first));
-        const Vec<T> z = half / (static_cast<T>(a.channels) * exp<T>(second - first));
-        return select(z < T(0.1), z - T(0.5) * z * z, log<T>(T(1) + z));
+    }
+    // Of W rows of v, and less a little for rounding.
+    static Vec<T> slacks(Map map, const T* rows) {
+        Vec<T> first, second;
+        largest(rows, first, second);
+        return (first - second) - (map == Map::project ? T(1) : T(0)) - kRounding * (T(1) + max<T>(first, -first));
+    }
+    // Of W rows of p, divided by their factors.
+    Vec<T> slacks_of_softmax(const T* rows, Vec<T> factor) const {
+        Vec<T> first, second;
+        largest(rows, first, second);
+        const Vec<T> by_second = (static_cast<T>(a.channels) * (T(1) + kRounding)) * factor * second;
+        const Vec<T> q = min<T>(T(1) - factor * first + kSame<T>, by_second), z = half / q;
+        return select(z < T(0.1), z - T(0.5) * z * z, log<T>(min<T>(T(1) + z, fill(T(1e30)))));
     }
 
-    // The change of pixel q of a mapped batch and its new x. False if it does not change.
-    inline bool moves(T step, const Rows& at, std::int64_t q, Vec<T> (&change)[NV], Vec<T> (&point)[NV]) const {
-        bool found = false;
-        for (int k = 0; k < NV; ++k) {
-            const Vec<T> here = load(at.others + q * kRow + k * W), p = load(at.rows + q * kRow + k * W);
-            const Vec<T> left = p - here;
-            point[k] = step == T(1) ? p : here + step * left;
-            change[k] = point[k] - here;
-            found = found || any(~((left <= same) & (left >= -same)));
-        }
-        return found;
-    }
-
-    // The largest entry of |p - x| of pixel q of a mapped batch.
+    // The largest entry of |p - x| of pixel q.
     static T distance(const Rows& at, std::int64_t q) {
         Vec<T> most{};
         for (int k = 0; k < NV; ++k) {
-            const Vec<T> left = load(at.rows + q * kRow + k * W) - load(at.others + q * kRow + k * W);
+            const Vec<T> left = at.factor[q] * load(at.rows + q * kRow + k * W) - load(at.others + q * kRow + k * W);
             most = max<T>(max<T>(left, -left), most);
         }
         T found = 0;
@@ -434,46 +419,79 @@ template <typename T, int NV> struct Lazy {
         return found;
     }
 
-    // From v of a batch to its x: writes pixels that change, scatters their changes, and sets `until`.
-    void settle(const Step<T, NV>& step, State& state) {
-        map(step, state, [&](std::int64_t q, T slack) {
-            until[state.pixel[q]] = slack > T(0) ? state.spent[q] + slack : -kInfinity<T>;
-        });
-        state.counts[kRead] += state.count;
-        for (std::int64_t q = 0; q < state.count && a.bound; ++q) {
-            const Vec<T> likely = load(state.at.rows + q * kRow + terms.pixel.last_begin());
-            state.work.last = max<T>(load(state.at.given + q * W) * likely, state.work.last);
+    // Reads a part of a block, whose `until` begins at `place`: writes pixels that change, scatters their changes, and
+    // sets `until`.
+    void settle(const Step<T, NV>& step, const Block& part, std::int64_t place, State& state) {
+        Rows& at = state.at;
+        T* const ends = until + place;
+        map(step, part, state, ends);
+        state.counts[kRead] += part.pixels;
+        if (a.bound) step.raise_last(part, at, state.work);
+        const T now = spent[place / kPixels], size = step.update.step;
+        T& soon = soonest[place / kPixels];
+        std::int64_t changed = 0, first = part.pixels, end = 0;
+        Vec<T> least = fill(kInfinity<T>);
+        for (std::int64_t begin = 0; begin < part.pixels; begin += W) {
+            const std::int64_t left = part.pixels - begin, count = left < W ? left : W, before = changed;
+            alignas(64) T stays[W] = {};
+            for (std::int64_t q = begin; q < begin + count; ++q) {
+                T* const change = state.change + q * kRow;
+                Vec<T> p[NV], here[NV];
+                Mask<T> far{};
+                for (int k = 0; k < NV; ++k) {
+                    p[k] = at.factor[q] * load(at.rows + q * kRow + k * W);
+                    here[k] = load(at.others + q * kRow + k * W);
+                    const Vec<T> away = p[k] - here[k];
+                    far |= ~((away <= same) & (away >= -same));
+                }
+                if (!any(far)) {
+                    for (int k = 0; k < NV; ++k) store(change + k * W, Vec<T>{});
+                    stays[q - begin] = 1;
+                    continue;
+                }
+                ++changed;
+                first = first < q ? first : q;
+                end = q + 1;
+                alignas(64) T row[kRow];
+                for (int k = 0; k < NV; ++k) {
+                    const Vec<T> point = size == T(1) ? p[k] : here[k] + size * (p[k] - here[k]);
+                    store(row + k * W, point);
+                    store(change + k * W, point - here[k]);
+                }
+                terms.pixel.put(x(), part.first + q, row);
+            }
+            Vec<T> when = fill(-kInfinity<T>);
+            if (changed < before + count) {
+                const Vec<T> slack = slacks_after(step, at, begin, ends + begin, left);
+                when = select((load(stays) > T(0)) & (slack > T(0)), now + slack, when);
+            }
+            store_some(ends + begin, when, left);
+            least = min<T>(load(ends + begin), least);
         }
-        for (std::int64_t q = 0; q < state.count; ++q) {
-            Vec<T> change[NV], point[NV];
-            if (!moves(step.update.step, state.at, q, change, point)) continue;
-            const std::int64_t i = state.pixel[q];
-            until[i] = -kInfinity<T>;
-            alignas(64) T row[kRow];
-            for (int k = 0; k < NV; ++k) store(row + k * W, point[k]);
-            terms.pixel.put(x(), i, row);
-            scatter(i, change, state);
-        }
+        for (int l = 0; l < W; ++l) soon = lane(least, l) < soon ? lane(least, l) : soon;
+        if (changed) scatter(part.first, {first, end}, changed, state);
     }
-    void scatter(std::int64_t i, const Vec<T> (&change)[NV], State& state) {
+    // The changes of a part of a block that begins at pixel i. `changed` of the pixels in the range are not 0.
+    void scatter(std::int64_t i, Range range, std::int64_t changed, State& state) const {
         const Range mine = terms.pixels(state.team);
         if (state.counts[kTooMany]) return;
-        if (static_cast<T>(++state.counts[kChanged]) * dear > kMostChanging * static_cast<T>(mine.end - mine.begin)) {
+        state.counts[kChanged] += changed;
+        if (static_cast<T>(state.counts[kChanged]) * dear > kMostChanging * static_cast<T>(mine.end - mine.begin)) {
             state.counts[kTooMany] = 1;
             return;
         }
+        const Block block{i + range.begin, range.end - range.begin};
+        const T* const change = state.change + range.begin * kRow;
+        std::memset(state.change + range.end * kRow, 0, margin * kRow * sizeof(T));
         for (int c = 0; c < a.terms; ++c) {
             if (terms.is_grid(c)) {
-                const std::int64_t line = grid[c].line_of(i);
+                const std::int64_t line = grid[c].line_of(block.first);
                 grid[c].find_taking(line, state.taking[c]);
-                grid[c].take(change, state.taking[c], i - line * grid[c].pixels(grid[c].last), state.team.thread);
-                continue;
+                grid[c].take(change, state.taking[c], block.first - line * grid[c].pixels(grid[c].last), block.pixels,
+                             state.team.thread);
+            } else {
+                terms.splat(c, block, change, state.work.splats[c]);
             }
-            const FilterArgs<T>& l = terms.lattice[c];
-            const std::int32_t* const index = l.index + i * l.corners;
-            const T* const weight = l.splat + i * l.corners;
-            for (int m = 0; m < l.corners; ++m)
-                add_row<T, NV>(state.work.splats[c] + index[m] * kRow, weight[m], change);
         }
     }
 };

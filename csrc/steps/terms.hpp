@@ -25,9 +25,10 @@ template <typename T, int NV> struct Terms {
     FilterArgs<T> lattice[kMaxTerms];
     BlurredLattice<T> blurred[kMaxTerms];
     CoarseGrid<T, NV> grid[kMaxTerms];
-    std::int64_t rows;    // rows of the image if a grid knows them, else pixels
-    std::int64_t across;  // pixels of a line of the image
-    int sliced = -1;      // the Potts lattice that `combine` reads itself
+    std::int64_t rows;              // rows of the image if a grid knows them, else pixels
+    std::int64_t across;            // pixels of a line of the image
+    const T* kept[kMaxTerms] = {};  // blurred lattices to read instead of those of the last `filter`
+    int sliced = -1;                // the Potts lattice that `combine` reads itself
     bool matrices_too = false, potts_too = false;
     bool shifted = false;  // a term has diagonals: P x + u reads x itself, not its lattices and grids only
     T* matrices;           // (terms, channels, kRow)
@@ -43,6 +44,7 @@ template <typename T, int NV> struct Terms {
 
     bool is_grid(int c) const { return a.term[c].grid.axes > 0; }
     bool is_potts(int c) const { return !a.term[c].matrix; }
+    const T* values_of(int c) const { return kept[c] ? kept[c] : blurred[c].result(); }
 
     Terms(const StepArgs<T>& a, Scratch& scratch) : a(a), pixel(a.n, a.channels), rows(a.n), across(kPixels) {
         std::int64_t sizes[kMaxTerms], total = 0;
@@ -399,7 +401,7 @@ template <typename T, int NV> struct Terms {
         const int corners = C ? C : l ? l->corners : 0;
         const std::int32_t* index = l ? l->index + block.first * corners : nullptr;
         const T* weight = l ? l->slice + block.first * corners : nullptr;
-        const T* const values = l ? blurred[slice].result() : nullptr;
+        const T* const values = l ? values_of(slice) : nullptr;
         const bool far = l && blurred[slice].far;
         const std::int64_t channels = a.channels;
         const T* x = query.x + block.first * channels;
