@@ -24,38 +24,32 @@ template <typename T> class Spreads {
     void begin(std::size_t images, std::size_t steps, std::size_t terms) {
         steps_ = steps;
         terms_ = terms;
-        arrays_.assign(images * steps * terms, {});
+        arrays_.assign(images * terms, {});
     }
     void add(std::size_t image, const std::vector<Term<T>>& of, std::int64_t n, std::int64_t row, std::int64_t lanes) {
-        for (std::size_t k = 0; k < steps_; ++k)
-            for (std::size_t c = 0; c < terms_; ++c)
-                if (has_spread(of[c], n)) at(image, k, c).resize(spread_size(of[c], row, lanes));
+        for (std::size_t c = 0; c < terms_; ++c)
+            if (has_spread(of[c], n)) arrays_[image * terms_ + c].resize(steps_ * spread_size(of[c], row, lanes));
     }
     // The arrays of an image, with the steps from the last to the first if `back`; null where there are none.
     std::vector<T*> of_image(std::size_t image, bool back) {
         std::vector<T*> found;
         for (std::size_t k = 0; k < steps_; ++k)
-            for (std::size_t c = 0; c < terms_; ++c) {
-                auto& array = at(image, back ? steps_ - 1 - k : k, c);
-                found.push_back(array.empty() ? nullptr : array.data());
-            }
+            for (std::size_t c = 0; c < terms_; ++c) found.push_back(array(image, back ? steps_ - 1 - k : k, c).first);
         return found;
     }
     bool fits(std::size_t images, std::size_t steps, std::size_t terms) const {
-        return steps == steps_ && terms == terms_ && arrays_.size() == images * steps * terms;
+        return steps == steps_ && terms == terms_ && arrays_.size() == images * terms;
     }
     std::size_t steps() const { return steps_; }
-    // Its values are empty if there is no array.
-    std::vector<T, Uncleared>& array(std::size_t image, std::size_t step, std::size_t term) {
-        require(step < steps_ && term < terms_ && image * steps_ * terms_ < arrays_.size(), "an image, a step, a term");
-        return at(image, step, term);
+    // The values of an array and their number; null and 0 if there is none.
+    std::pair<T*, std::size_t> array(std::size_t image, std::size_t step, std::size_t term) {
+        require(step < steps_ && term < terms_ && image * terms_ < arrays_.size(), "an image, a step, a term");
+        auto& all = arrays_[image * terms_ + term];  // of all steps: blocks of memory are large
+        const std::size_t each = all.size() / steps_;
+        return {each ? all.data() + step * each : nullptr, each};
     }
 
   private:
-    std::vector<T, Uncleared>& at(std::size_t image, std::size_t step, std::size_t term) {
-        return arrays_[(image * steps_ + step) * terms_ + term];
-    }
-
     std::size_t steps_ = 0, terms_ = 0;
     std::vector<std::vector<T, Uncleared>> arrays_;
 };

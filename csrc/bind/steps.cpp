@@ -415,8 +415,8 @@ template <typename T> void bind_spreads(nb::module_& m, const char* name) {
         .def(
             "array",
             [](nb::pointer_and_handle<Spreads<T>> self, std::size_t image, std::size_t step, std::size_t term) {
-                auto& found = self.p->array(image, step, term);
-                return nb::ndarray<nb::numpy, T, nb::ndim<1>>(found.data(), {found.size()}, self.h);
+                const auto [values, count] = self.p->array(image, step, term);
+                return nb::ndarray<nb::numpy, T, nb::ndim<1>>(values, {count}, self.h);
             },
             "image"_a, "step"_a, "term"_a)
         .def("steps", &Spreads<T>::steps);

@@ -32,9 +32,9 @@ template <typename T, int NV> struct CornerSlopes {
         const T* weight = lattice.slice + block.first * corners;
         T* to = slopes + block.first * corners;
         // As many pixels as fill a vector with their sums: a sum along a vector takes longer than its products.
-        constexpr int kTogether = C && C <= W ? W / C : 1, kEach = kTogether * C;
+        constexpr int kTogether = C && C <= W ? W / C : 0, kEach = kTogether * C;
         std::int64_t q = 0;
-        for (; kEach && q + kTogether <= block.pixels; q += kTogether) {
+        for (; kTogether && q + kTogether <= block.pixels; q += kTogether) {
             Vec<T> sum[W] = {};
 #pragma GCC unroll 16
             for (int t = 0; t < kTogether; ++t)

@@ -44,7 +44,6 @@ template <typename T, int NV> struct Terms {
 
     bool is_grid(int c) const { return a.term[c].grid.axes > 0; }
     bool is_potts(int c) const { return !a.term[c].matrix; }
-    const T* values_of(int c) const { return kept[c] ? kept[c] : blurred[c].result(); }
 
     Terms(const StepArgs<T>& a, Scratch& scratch) : a(a), pixel(a.n, a.channels), rows(a.n), across(kPixels) {
         std::int64_t sizes[kMaxTerms], total = 0;
@@ -272,7 +271,7 @@ template <typename T, int NV> struct Terms {
         add_products<T, NV>(rows, matrix, a.channels, count, target);
     }
     // The values of a lattice that pixels read: K x, or K x M if the matrix comes early.
-    const T* values_of(int c) const { return early[c] ? products[c] : blurred[c].result(); }
+    const T* values_of(int c) const { return kept[c] ? kept[c] : early[c] ? products[c] : blurred[c].result(); }
 
     // Splats a thread's share of x, if fewer threads have a lattice than there are threads. Another thread begins for
     // each term, so that two lattices of one thread each are splatted side by side.

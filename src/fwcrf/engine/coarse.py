@@ -47,7 +47,7 @@ class CoarseSums:
             self._add(coarse_x, self._multiplied(coarse_g) if few else coarse_g, some.shape[-1])
 
     def add_spread(self, x: Tensor, g: Tensor, labels: int, cell: int) -> None:
-        """The same from the coarse x and g of one image, as the engine keeps them; ``cell`` values per point."""
+        """The same from coarse x and g of an image, as the engine keeps them; ``cell`` values per point."""
         x, g = self._points(x, cell), self._multiplied(self._points(g, cell))
         for some, others in zip(x.split(_MOST, -1), g.split(_MOST, -1), strict=True):
             self._add(some.contiguous(), others.contiguous(), min(labels, _MOST))

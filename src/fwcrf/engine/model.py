@@ -29,7 +29,15 @@ from fwcrf.engine.limits import (
     refuse_task,
 )
 from fwcrf.engine.prune import MessageBound, prune
-from fwcrf.engine.tables import LatticeSlopes, ShiftedSlopes, Slopes, slopes, tables, with_tables
+from fwcrf.engine.tables import (
+    LatticeSlopes,
+    ShiftedSlopes,
+    Slopes,
+    coarse_slopes,
+    slopes,
+    tables,
+    with_tables,
+)
 from fwcrf.engine.update import APPLY, DERIVATIVE, Dual, Map, Start, Update
 from fwcrf.kernels.lattice import ORDERS, TAP, Lattice
 from fwcrf.kernels.operator import Operator, check_values
@@ -267,7 +275,7 @@ class Model:
         """
         labels, terms = x.shape[-1], len(weights)
         # As numpy arrays: their conversion runs no Python code, in which an interrupt would be lost.
-        native = lambda t: t.detach().contiguous().numpy()  # noqa: E731
+        native = lambda t: None if t is None else t.detach().contiguous().numpy()  # noqa: E731
         shape = -1, *x.shape[-2:]
         flat = lambda t: None if t is None else t.detach().contiguous().view(shape).numpy()  # noqa: E731
         potts = np.array([0.0 if w.dim() else w.detach().numpy() for w in weights], dtype=np.float64)
@@ -486,7 +494,7 @@ class TableSlopes(NamedTuple):
 
     @property
     def of_spreads(self) -> bool:
-        return any(one is not None and one.of_spreads for one in self.each)
+        return any(coarse_slopes(one) is not None for one in self.each)
 
     @property
     def native(self) -> list[tuple[Tensor | None, Tensor | None]]:
@@ -504,13 +512,11 @@ class TableSlopes(NamedTuple):
     def add_spreads(self, of_points: Any, of_ds: Any, labels: int, cell: int) -> None:
         """Add what is left to add, from the spreads of a run and of its derivatives."""
         steps = of_points.steps()
-        for c, one in enumerate(self.each):
-            if one is None or not one.of_spreads:
-                continue
-            for image in range(self.images):
+        for c, coarse in enumerate(map(coarse_slopes, self.each)):
+            for image in range(self.images if coarse is not None else 0):
                 for k in range(steps):
                     x, d = of_points.array(image, k, c), of_ds.array(image, steps - 1 - k, c)
-                    one.add_spread(torch.from_numpy(x), torch.from_numpy(d), labels, cell)
+                    coarse.add_spread(torch.from_numpy(x), torch.from_numpy(d), labels, cell)  # type: ignore
 
     def found(self) -> list[Tensor | None]:
         found: list[Tensor | None] = []

@@ -32,20 +32,16 @@ def tables(operator: Operator) -> list[Tensor]:
 class Slopes(Protocol):
     """The sum over steps of the derivatives of <g, K x M> in the tables of a kernel, M symmetric.
 
-    ``add`` adds a step; ``add_spread``, where ``of_spreads``, adds a step from the coarse x and g of an image.
-    A native run that has the spreads of its steps adds to ``native``, derivatives in weights and in a
-    diagonal. So where ``of_steps`` is False, ``add`` is not needed after such a run.
+    ``add`` adds a step. A native run that has the spreads of its steps adds to ``native``, derivatives in
+    weights and in a diagonal: where ``of_steps`` is False, ``add`` is not needed after such a run.
     """
 
     of_steps: bool
-    of_spreads: bool
 
     @property
     def native(self) -> tuple[Tensor | None, Tensor | None]: ...
 
     def add(self, x: Tensor, g: Tensor) -> None: ...
-
-    def add_spread(self, x: Tensor, g: Tensor, labels: int, cell: int) -> None: ...
 
     def found(self) -> list[Tensor]: ...
 
@@ -69,10 +65,14 @@ def slopes(
     return CoarseSlopes(operator, given, matrix, spread=spread)
 
 
+def coarse_slopes(one: Slopes | None) -> CoarseSlopes | None:
+    """The part of a sum that is taken from the spreads of the steps; None if there is none."""
+    inner = one.inner if isinstance(one, ShiftedSlopes) else one
+    return inner if isinstance(inner, CoarseSlopes) and not inner.of_steps else None
+
+
 class LatticeSlopes:
     """Of the weights and the shift."""
-
-    of_spreads = False
 
     def __init__(
         self, operator: Lattice, given: Sequence[Tensor], matrix: Tensor | None, *, spread: bool = False
@@ -80,8 +80,8 @@ class LatticeSlopes:
         self.operator: Lattice = with_tables(operator, given)  # type: ignore[assignment]
         self.matrix = matrix
         self.of_steps: bool = not spread
-        self.splat: Tensor = torch.zeros_like(given[0])
-        self.products: Tensor = torch.zeros_like(given[0][..., 0])
+        self.splat: Tensor = torch.zeros_like(given[0], memory_format=torch.contiguous_format)
+        self.products: Tensor = self.splat.new_zeros(self.splat.shape[:-1])
 
     @property
     def native(self) -> tuple[Tensor | None, Tensor | None]:
@@ -103,10 +103,9 @@ class ShiftedSlopes:
     def __init__(self, inner: Slopes, shift: Tensor, matrix: Tensor | None) -> None:
         self.inner: Slopes = inner
         self.matrix: Tensor | None = matrix
-        self.shift: Tensor = torch.zeros_like(shift)
+        self.shift: Tensor = torch.zeros_like(shift, memory_format=torch.contiguous_format)
         self.alike: LatticeSlopes | None = None  # adds up the same products of points
         self.of_steps: bool = inner.of_steps
-        self.of_spreads: bool = inner.of_spreads
 
     @property
     def native(self) -> tuple[Tensor | None, Tensor | None]:
@@ -118,9 +117,6 @@ class ShiftedSlopes:
         if self.alike is None:
             add_row_products(x, g, self.matrix, self.shift)
 
-    def add_spread(self, x: Tensor, g: Tensor, labels: int, cell: int) -> None:
-        self.inner.add_spread(x, g, labels, cell)
-
     def found(self) -> list[Tensor]:
         if self.alike is not None:
             # The sum over images, which share the shift if it has no batch.
@@ -131,9 +127,8 @@ class ShiftedSlopes:
 class TapSlopes:
     """Of the taps and the factors of each axis, by a filter with all taps."""
 
-    of_steps = True
-    of_spreads = False
-    native = None, None
+    of_steps: bool = True
+    native: tuple[None, None] = (None, None)
 
     def __init__(self, operator: Separable, given: Sequence[Tensor], matrix: Tensor | None) -> None:
         self.operator: Separable = operator
@@ -158,14 +153,13 @@ class TapSlopes:
 class CoarseSlopes:
     """Of the taps and the factors of each axis, by the coarse grid on which the engine applies the kernel."""
 
-    native = None, None
+    native: tuple[None, None] = (None, None)
 
     def __init__(
         self, operator: Separable, given: Sequence[Tensor], matrix: Tensor | None, *, spread: bool = False
     ) -> None:
         assert operator.coarse is not None
         self.of_steps: bool = not spread
-        self.of_spreads: bool = spread
         self.axes: int = len(operator.taps)
         self.given = given
         self.sums: CoarseSums = CoarseSums(operator.shape, operator.coarse, matrix)
@@ -174,6 +168,7 @@ class CoarseSlopes:
         self.sums.add(x, g)
 
     def add_spread(self, x: Tensor, g: Tensor, labels: int, cell: int) -> None:
+        """Add a step from the coarse x and g of an image, as a native run keeps them."""
         self.sums.add_spread(x, g, labels, cell)
 
     def found(self) -> list[Tensor]:
