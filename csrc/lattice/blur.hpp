@@ -314,24 +314,42 @@ template <typename T> struct BlurredLattice {
         return from;
     }
 
-    // The rows of whole lines, NV vectors of each. A row is overwritten when the next row has been read. The next row
-    // may be of another line, and is then masked: a branch at the end of a short line would be mispredicted, and the
-    // loads behind it would wait.
-    template <int NV> void blur_lines(const Lines& lines, Range range, T tap, T* values) const {
-        far ? blur_lines<NV, true>(lines, range, tap, values) : blur_lines<NV, false>(lines, range, tap, values);
+    // The row of a member of a line.
+    inline T* row(const Lines& lines, std::int64_t i, T* values) const {
+        const std::int32_t v = lines.member[i];
+        return values + static_cast<std::int64_t>(v ^ v >> 31) * stride;
     }
-    template <int NV, bool Far> void blur_lines(const Lines& lines, Range range, T tap, T* values) const {
+
+    // The rows of whole lines, NV vectors of each. A row is overwritten when the next row has been read.
+    template <int NV> void blur_lines(const Lines& lines, Range range, T tap, T* values) const {
+        if (far) return blur_far_lines<NV>(lines, range, tap, values);
+        for (std::int64_t i = range.begin; i < range.end; ++i) {
+            T* at = row(lines, i, values);
+            Vec<T> before[NV] = {}, here[NV];
+            for (int k = 0; k < NV; ++k) here[k] = load(at + k * W);
+            do {
+                T* const next = row(lines, ++i, values);
+                for (int k = 0; k < NV; ++k) {
+                    const Vec<T> there = load(next + k * W);
+                    store(at + k * W, here[k] + tap * (before[k] + there));
+                    before[k] = here[k];
+                    here[k] = there;
+                }
+                at = next;
+            } while (lines.member[i] >= 0);
+            for (int k = 0; k < NV; ++k) store(at + k * W, here[k] + tap * before[k]);
+        }
+    }
+    // The same where rows come from memory: a branch at the end of a short line would be mispredicted, and the loads
+    // behind it would wait. So the next row may be of another line, and is then masked.
+    template <int NV> void blur_far_lines(const Lines& lines, Range range, T tap, T* values) const {
         if (range.begin == range.end) return;
-        const auto row = [&](std::int64_t i) {
-            const std::int32_t v = lines.member[i];
-            return values + static_cast<std::int64_t>(v ^ v >> 31) * stride;
-        };
-        T* at = row(range.begin);
+        T* at = row(lines, range.begin, values);
         Vec<T> before[NV] = {}, here[NV];
         for (int k = 0; k < NV; ++k) here[k] = load(at + k * W);
         for (std::int64_t i = range.begin; i < range.end; ++i) {
-            T* const next = row(i + 1 < range.end ? i + 1 : i);
-            if (Far) prefetch(row(i + kAhead), NV * W);
+            T* const next = row(lines, i + 1 < range.end ? i + 1 : i, values);
+            prefetch(row(lines, i + kAhead, values), NV * W);
             const Int<T> joined = Int<T>{} + ~(lines.member[i] >> 31);
             for (int k = 0; k < NV; ++k) {
                 const Vec<T> there = load(next + k * W);
