@@ -40,7 +40,7 @@ def rarity_in(unary: Tensor, grid: Sequence[int], window: _Window, floor: float)
     """``rarity`` of the labels at some pixels, given finite energies ``(*batch, n, L)``: ``(*batch, 1, L)``.
 
     >>> rarity_in(torch.tensor([[0.0, 9.0], [0.0, 9.0], [9.0, 0.0]]), (3,), (slice(0, 3),), 0.01)
-    tensor([[0.0000, 0.6781]])
+    tensor([[0.0000, 0.6783]])
     """
     if not untraced(unary) or differentiated(unary):
         return rarity(-_at(unary, grid, window), floor)
