@@ -148,16 +148,16 @@ class Separable(Operator):
     def without_self_edges(self) -> Operator:
         if self.left is None or self.right is None:
             return super().without_self_edges()
-        return self._kept_without if self.n <= _KEPT_PIXELS else self._without(self.left, self.right)
+        return self.shifted(self._kept_minus if self.n <= _KEPT_PIXELS else self._minus_diagonal())
 
     @kept_property  # of the kernel, which is kept for the next image of its size
-    def _kept_without(self) -> Operator:
-        assert self.left is not None and self.right is not None
-        return self._without(self.left, self.right)
+    def _kept_minus(self) -> Tensor:
+        return self._minus_diagonal()
 
-    def _without(self, left: Sequence[Tensor], right: Sequence[Tensor]) -> Operator:
-        first, *rest = (a * b for a, b in zip(left, right, strict=True))
-        return self.shifted(_product([-first, *rest]))
+    def _minus_diagonal(self) -> Tensor:
+        assert self.left is not None and self.right is not None
+        first, *rest = (a * b for a, b in zip(self.left, self.right, strict=True))
+        return _product([-first, *rest])
 
     def row_sums(self) -> Tensor:
         return super().row_sums() if self.left is not None else _product(self._line_sums())

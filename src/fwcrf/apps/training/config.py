@@ -105,7 +105,7 @@ class Optimizer:
 
 
 # Defaults of the optimizer where the config has a CRF and names no optimizer: the measured recipe.
-WITH_CRF = {"name": "adam", "cnn_lr": 3e-5, "crf_lr": 0.02, "weight_decay": 0.0}
+WITH_CRF: dict[str, Any] = {"name": "adam", "cnn_lr": 3e-5, "crf_lr": 0.02, "weight_decay": 0.0}
 
 
 @dataclass(frozen=True)
