@@ -43,7 +43,7 @@ template <typename T> class Spreads {
     std::size_t steps() const { return steps_; }
     // The values of an array and their number; null and 0 if there is none.
     std::pair<T*, std::size_t> array(std::size_t image, std::size_t step, std::size_t term) {
-        require(step < steps_ && term < terms_ && image * terms_ < arrays_.size(), "an image, a step, a term");
+        require(step < steps_ && term < terms_ && image < arrays_.size() / terms_, "an image, a step, a term");
         auto& all = arrays_[image * terms_ + term];  // of all steps: blocks of memory are large
         const std::size_t each = all.size() / steps_;
         return {each ? all.data() + step * each : nullptr, each};

@@ -327,6 +327,8 @@ FUNCTIONS: dict[str, str] = {
     "ModelF64.add_grid": "[s] [s] [(i1,f2)] [(i1,f2)] [(i1,f2)] (f1,f1,f1) f2",
     "ModelF32.run": "f3 (s,s,f3,f3,s) f3 d1 [f2] d2 [f3] [f3] f3 f3 d3 s s [f3] [f3] d2",
     "ModelF64.run": "f3 (s,s,f3,f3,s) f3 d1 [f2] d2 [f3] [f3] f3 f3 d3 s s [f3] [f3] d2",
+    "SpreadsF32.array": "s s s",
+    "SpreadsF64.array": "s s s",
     "GraphModel.trws": "d2 s s s l1 d1 s",
     "GraphModel.cut": "s l1",
     "GraphModel.energy": "l1",
@@ -343,11 +345,13 @@ FUNCTIONS: dict[str, str] = {
 }
 _WITHOUT_THREADS = {
     *("feature_bounds", "adjacency", "empty", "set_threads", "order_words", "threads_for", "quotient_range"),
-    *("add_lattice", "add_grid", "run", "row", "isa_for_rows", "selected_inverse", "levels"),
+    *("add_lattice", "add_grid", "run", "row", "isa_for_rows", "selected_inverse", "levels", "array"),
     *(name.rpartition(".")[2] for name in FUNCTIONS if name.startswith("GraphModel.")),
 }
 # Without arguments that could be wrong.
-WITHOUT_ARGUMENTS = ("isa", "openmp", "max_threads", "maps", "duals", "most_labels", "lanes", "typical_cost")
+WITHOUT_ARGUMENTS = (
+    *("isa", "openmp", "max_threads", "maps", "duals", "most_labels", "lanes", "typical_cost", "steps"),
+)
 _DTYPES = {"i": np.int32, "l": np.int64, "d": np.float64, "b": np.uint8}
 
 

@@ -33,7 +33,9 @@ def test_the_fuzz_target_calls_every_function_of_the_module():
     every = (names - models) | methods
     assert {name for name in every if name.rpartition(".")[2] not in WITHOUT_ARGUMENTS} == set(FUNCTIONS)
     for name in WITHOUT_ARGUMENTS:
-        assert any(hasattr(owner, name) for owner in (_core, _core.ModelF32, _core.GraphModel))
+        assert any(
+            hasattr(owner, name) for owner in (_core, _core.ModelF32, _core.SpreadsF32, _core.GraphModel)
+        )
 
 
 def test_bindings_and_stubs_have_the_same_names():
@@ -69,7 +71,7 @@ BY_TARGETS = {
     "graph_descent": "native_graph",
     "selected_inverse": "native_graph",
 }
-BY_THE_MODEL = ("add_grid", "run")
+BY_THE_MODEL = ("add_grid", "run", "array")
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,8 @@ def test_the_forecast_of_a_long_image_is_what_happens(wide, caplog, monkeypatch)
     p = np.full((1, 9000, 2), 0.5, np.float32)
     kernels = [Spatial((3.0, 1e4 if wide else 80.0))]
     with caplog.at_level(logging.INFO, logger="fwcrf"):
-        fwcrf.refine(np.zeros((1, 9000, 3), np.uint8), p, kernels=kernels, num_steps=1)
+        image = np.zeros((1, 9000, 3), np.uint8)
+        fwcrf.refine(image, p, kernels=kernels, num_steps=1, memory=refinement.MEMORY)
     said = (record.getMessage() for record in caplog.records)
     (message,) = [text for text in said if "pixels changed" not in text]
     assert message.startswith("generic path: the spatial kernel is too wide" if wide else "native")

@@ -72,7 +72,7 @@ class CoarseSums:
         return y.view(images, *(len(f.down.first) for f in self.axes), cell)
 
     def _points(self, coarse: Tensor, cell: int) -> Tensor:
-        """``(1, *coarse, cell)``, without what fills up the lines of the engine."""
+        """``(1, *coarse, cell)``, without the padding of the engine's lines."""
         sizes = [len(f.down.first) for f in self.axes]
         last = sizes[-1] if len(sizes) > 1 else 1  # lines of a single axis have one point
         lines = coarse.view(math.prod(sizes) // last, -1)
@@ -123,7 +123,7 @@ def _along(x: Tensor, band: Band) -> Tensor:
 
 
 def _spread(of_coarse: Tensor, down: Band, size: int) -> Tensor:
-    """The derivative in A of a function of C, where C is what fits D' C D to A best."""
+    """The derivative in A of a function of C, where D' C D is closest to A."""
     D = np.zeros((len(down.first), size))
     np.put_along_axis(D, down.first[:, None] + np.arange(down.weight.shape[1]), down.weight, -1)
     D = torch.from_numpy(D)

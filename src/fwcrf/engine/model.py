@@ -271,7 +271,8 @@ class Model:
         if a full step would change no probability by more than ``tolerance``; when all pixels stay, the run
         ends. ``spreads`` is filled with the blurred lattices and coarse grids of x in every update, of terms
         where they are small. Derivatives of a run whose spreads are ``point_spreads`` take less time, and
-        are added to ``tables``: those of each term in the weights of its lattice, and in its diagonal.
+        are added to ``tables``: the derivatives of each term in the weights of its lattice, and in its
+        diagonal.
         """
         labels, terms = x.shape[-1], len(weights)
         # As numpy arrays: their conversion runs no Python code, in which an interrupt would be lost.
@@ -301,7 +302,7 @@ class Model:
     def term_by_term(
         self, x: Tensor, weights: Sequence[Tensor], operators: Sequence[Operator] | None = None
     ) -> Tensor:
-        """P x by operations that autograd sees through; ``operators`` may replace those of the terms."""
+        """P x by operations that autograd sees through; ``operators`` may replace the terms' operators."""
         parts = []
         operators = [operator for operator, _ in self.terms] if operators is None else operators
         for operator, w in zip(operators, weights, strict=True):
@@ -467,11 +468,13 @@ class TableSlopes(NamedTuple):
     each: Sequence[Slopes | None]
     images: int
 
+    __repr__ = in_one_line
+
     @staticmethod
     def of(
         model: Model, rest: Sequence[Tensor], needs: Sequence[bool], spreads: Any, images: int
     ) -> TableSlopes:
-        """Empty sums. ``rest`` are the weights and the tables, ``spreads`` those of the run."""
+        """Empty sums. ``rest`` are the weights and the tables, ``spreads`` the spreads of the run."""
         weights, first = [w.detach() for w in rest[: len(model.terms)]], 0
         each: list[Slopes | None] = []
         counts = [len(tables(operator)) for operator, _ in model.terms]
@@ -502,7 +505,7 @@ class TableSlopes(NamedTuple):
         return [(None, None) if one is None else one.native for one in self.each]
 
     def add_steps(self, points: Sequence[Tensor], ds: list[Tensor]) -> None:
-        """Add what the native run has not added. Empties the list ``ds``, whose arrays are large."""
+        """Add the parts that the native run has not. Empties the list ``ds``, whose arrays are large."""
         for x in reversed(points):
             d = ds.pop()
             for one in self.each:
@@ -510,7 +513,7 @@ class TableSlopes(NamedTuple):
                     one.add(x, d)
 
     def add_spreads(self, of_points: Any, of_ds: Any, labels: int, cell: int) -> None:
-        """Add what is left to add, from the spreads of a run and of its derivatives."""
+        """Add the remaining parts, from the spreads of a run and of its derivatives."""
         steps = of_points.steps()
         for c, coarse in enumerate(map(coarse_slopes, self.each)):
             for image in range(self.images if coarse is not None else 0):

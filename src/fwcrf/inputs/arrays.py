@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -48,19 +47,19 @@ class Located:
 
     __repr__ = in_one_line
 
-    @cached_property
+    @property
     def grid(self) -> tuple[int, ...]:
         return tuple(self.array.shape[a] for a in self.grid_axes)
 
-    @cached_property
+    @property
     def channels(self) -> int | None:
         return None if self.channel_axis is None else self.array.shape[self.channel_axis]
 
-    @cached_property
+    @property
     def batch(self) -> int | None:
         return None if self.batch_axis is None else self.array.shape[self.batch_axis]
 
-    @cached_property
+    @property
     def whole(self) -> Window:
         return tuple(slice(0, size) for size in self.grid)
 
@@ -147,14 +146,14 @@ class Located:
         values = values.permute([self._order.index(a) for a in range(values.dim())])
         self.array[self._index(images, window)] = values if self.is_torch else values.cpu().numpy()
 
-    @cached_property
+    @property
     def _channels_first(self) -> bool:
         """True if the channels come right before the grid."""
         return self.channel_axis is not None and self._order[:-1] == [
             a for a in range(len(self.array.shape)) if a != len(self.array.shape) - len(self.grid_axes) - 1
         ]
 
-    @cached_property
+    @property
     def _order(self) -> list[int]:
         """The array's axes in the order batch, grid, channels."""
         return [a for a in (self.batch_axis, *self.grid_axes, self.channel_axis) if a is not None]

@@ -360,7 +360,6 @@ def _factors(d: int) -> list[float]:
     return [math.sqrt(2 / 3) * (d + 1) / math.sqrt((i + 1) * (i + 2)) for i in range(d)]
 
 
-@cache
 def lattice_shape(d: int) -> _Shape:
     """The constants of the lattice over d features."""
     cell = (d + 1.0) ** (d - 0.5) / (math.sqrt(2 / 3) * (d + 1)) ** d

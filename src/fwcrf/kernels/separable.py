@@ -148,7 +148,8 @@ class Separable(Operator):
     def without_self_edges(self) -> Operator:
         if self.left is None or self.right is None:
             return super().without_self_edges()
-        return self.shifted(self._kept_minus if self.n <= _KEPT_PIXELS else self._minus_diagonal())
+        kept = self.n <= _KEPT_PIXELS and untraced(self.example)
+        return self.shifted(self._kept_minus if kept else self._minus_diagonal())
 
     @kept_property  # of the kernel, which is kept for the next image of its size
     def _kept_minus(self) -> Tensor:

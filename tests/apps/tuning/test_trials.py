@@ -17,7 +17,7 @@ from fwcrf.apps.tuning import tune
 from fwcrf.apps.tuning.choice import FEWEST
 from fwcrf.apps.tuning.parameters import parameters, per_label, ranges, with_parameters
 from fwcrf.apps.tuning.shared import arguments
-from fwcrf.kernels import kernel
+from fwcrf.kernels import Lattice
 
 START = Settings(
     solver={"name": "l2fw", "weight": 2.0},
@@ -89,8 +89,8 @@ def test_a_parameter_at_a_limit_is_named(tmp_path, calls, monkeypatch):
 
 def test_candidates_with_equal_bandwidths_share_a_lattice(monkeypatch):
     """The labels equal the labels of separate calls, to the last pixel."""
-    built, build = [], kernel._gaussian
-    monkeypatch.setattr(kernel, "_gaussian", lambda *given: built.append(1) or build(*given))
+    built, build = [], Lattice.of_image
+    monkeypatch.setattr(Lattice, "of_image", lambda *given: built.append(1) or build(*given))
     image, p, _ = scene(0)
     names = {"lambda": 0.5, "steps": 5, "spatial.weight": 2.0, "bilateral.weight": 3.0}
     alike = [START, *(with_parameters(START, {name: value}) for name, value in names.items())]
