@@ -466,7 +466,8 @@ class Problem:
         dims = len(self.grid)
         images = self.scores.located.batch or 1
         entries = images * math.prod(self.grid) * (self.scores.num_labels + (self.image.channels or 1))
-        if tile is None and overlap is None and memory is None and entries * _MOST_EACH <= _NOTICED:
+        fits = entries * _MOST_EACH <= min(MEMORY, _NOTICED)
+        if fits and tile is None and overlap is None and memory is None:
             whole = tuple(slice(0, size) for size in self.grid)
             return [(slice(0, images), Tile(whole, whole))]
         if memory is not None:
