@@ -54,8 +54,14 @@ def called(run: Callable[[], object]) -> list[tuple[str, str]]:
             calls.append((code.co_filename.removeprefix(root), name))
 
     run()
+    profiled(run, record)
+    return calls
+
+
+def profiled(run: Callable[[], object], record: Callable[[FrameType, str, Any], None]) -> None:
+    """Call ``run`` with ``record`` as its profile function, and without finalizers of earlier objects."""
     before, collecting = sys.getprofile(), gc.isenabled()
-    gc.disable()  # finalizers of earlier objects are no part of the walk
+    gc.disable()
     sys.setprofile(record)
     try:
         run()
@@ -63,7 +69,6 @@ def called(run: Callable[[], object]) -> list[tuple[str, str]]:
         sys.setprofile(before)
         if collecting:
             gc.enable()
-    return calls
 
 
 def measured(calls: list[tuple[str, str]]) -> Walk:

@@ -303,7 +303,7 @@ class Passes {
     int threads_ = 1;
     std::vector<std::int32_t> order_;  // the nodes by levels, of several threads; where each level begins
     std::vector<std::int64_t> first_;
-    std::vector<double> of_node_;  // what each node adds to the bound
+    std::vector<double> of_node_;  // the part of the bound of each node
     std::int64_t asked_ = 0;
     bool stopped_ = false;
 };

@@ -6,7 +6,7 @@
 namespace fwcrf {
 
 // A kernel over the pixels of images: weights as in PlaceArgs, times the root of the factor that fits its row sums on a
-// sample of pixels to those of the Gaussian, with ones on the diagonal, normalised as in NormalizeArgs.
+// sample of pixels to the Gaussian's sums, with ones on the diagonal, normalised as in NormalizeArgs.
 template <typename T> struct ImageLatticeArgs {
     GridFeatures<T> features;    // of up to kTabled - 1 features per pixel
     const double* scale;         // (d), as of `build`

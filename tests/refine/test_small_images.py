@@ -1,10 +1,8 @@
 """Small images take little time in Python: a limit on calls, which do not wobble as times do."""
 
-import gc
-import sys
-
 import numpy as np
 import pytest
+from walk import profiled
 
 import fwcrf
 
@@ -23,15 +21,7 @@ def calls(run):
             counted[event] += 1
 
     run(), run()
-    before, collecting = sys.getprofile(), gc.isenabled()
-    gc.disable()  # finalizers of earlier objects do not count
-    sys.setprofile(count)
-    try:
-        run()
-    finally:
-        sys.setprofile(before)
-        if collecting:
-            gc.enable()
+    profiled(run, count)
     return sum(counted.values())
 
 
