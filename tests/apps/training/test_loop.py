@@ -11,6 +11,7 @@ import pytest
 import small_run
 import torch
 
+from fwcrf import losses
 from fwcrf.apps.files import FileError
 from fwcrf.apps.models import read_state
 from fwcrf.apps.training import Diverged, Stopped, loop, read_config, train
@@ -84,6 +85,7 @@ def test_parts_of_a_batch_add_up(tmp_path):
             micro_batch=m,
             model={"settings": {"dropout": 0}},
             crf={"penalty": 9.0},
+            loss={"boundary": 2.0},
         )
         for m in (None, 1, 2)
     ]
@@ -95,7 +97,7 @@ def test_parts_of_a_batch_add_up(tmp_path):
 
 def test_the_loss_is_the_mean_over_valid_pixels(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(loop._Run, "_loss", lambda self, x, y: seen.append(y) or _constant(self, y))
+    monkeypatch.setattr(loop._Run, "_loss", lambda self, x, y, _: seen.append(y) or _constant(self, y))
     small_run.train(tmp_path, "out", epochs=1, micro_batch=1)
     losses = [float(row["loss"]) for row in rows(tmp_path / "out" / "train.csv")]
     assert losses == pytest.approx([2.0] * 3)
@@ -106,6 +108,41 @@ def _constant(run, labels):
     """2 for each valid pixel."""
     one = sum(p.sum() for p in run.model.parameters()) * 0 + 2
     return one * (labels != 255).sum()
+
+
+def test_the_loss_of_a_step_is_the_one_of_the_config(tmp_path):
+    """The first step of a run reports the sum that the public losses give, however the batch is divided."""
+    settings = {
+        "loss": {"lovasz": 0.5, "boundary": 2.0, "width": 1.5},
+        "epochs": 1,
+        "model": {"settings": {"dropout": 0}},
+    }
+    reported = []
+    for micro_batch in (None, 1):
+        seen = []
+
+        class Seen(loop._Run):
+            def _loss(self, image, labels, weights, seen=seen):
+                with torch.no_grad():
+                    seen.append((self.model.refine(image, self.model.logits(image)["out"]), labels))
+                return super()._loss(image, labels, weights)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(loop, "_Run", Seen)
+            small_run.train(tmp_path, f"{micro_batch}", micro_batch=micro_batch, **settings)
+        reported.append(float(rows(tmp_path / f"{micro_batch}" / "train.csv")[0]["loss"]))
+        parts = seen[: 1 if micro_batch is None else len(seen) // 3]
+        weights = [losses.boundary_weights(y, strength=2.0, width=1.5, ignore_index=255) for _, y in parts]
+        total = sum(w.sum() for w in weights)
+        expected = sum(
+            w.sum() / total * (
+                losses.boundary_cross_entropy(p, y, strength=2.0, width=1.5, ignore_index=255)
+                + 0.5 * losses.lovasz_softmax(p.exp(), y, ignore_index=255)
+            )
+            for (p, y), w in zip(parts, weights, strict=True)
+        )  # fmt: skip
+        assert reported[-1] == pytest.approx(float(expected), rel=1e-4)
+    assert reported[0] != reported[1]  # Lovasz-softmax of a batch is not the mean of those of its images
 
 
 def test_other_settings_do_not_go_on(tmp_path):

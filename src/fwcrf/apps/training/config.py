@@ -104,6 +104,22 @@ class Optimizer:
                 raise FileError(f"optimizer.crf_lrs.{name} is {rate!r}; expected a number of 0 or more.")
 
 
+@dataclass(frozen=True)
+class Loss:
+    """The loss of labels: cross-entropy, with weights near borders, and Lovasz-softmax beside it."""
+
+    lovasz: float = 0.0  # weight of Lovasz-softmax beside the cross-entropy
+    boundary: float = 0.0  # a pixel at a border has the weight 1 + boundary in the cross-entropy
+    width: float = 3.0  # of borders, in pixels
+
+    def __post_init__(self) -> None:
+        for name, value in (("lovasz", self.lovasz), ("boundary", self.boundary)):
+            if not 0 <= value < math.inf:
+                raise FileError(f"loss.{name} is {value}; expected a number of 0 or more.")
+        if not 0 < self.width < math.inf:
+            raise FileError(f"loss.width is {self.width}; expected a positive number of pixels.")
+
+
 # Defaults of the optimizer where the config has a CRF and names no optimizer: the measured recipe.
 WITH_CRF: dict[str, Any] = {"name": "adam", "cnn_lr": 3e-5, "crf_lr": 0.02, "weight_decay": 0.0}
 
@@ -133,6 +149,7 @@ class Config:
     auxiliary: float = 0.4  # weight of the auxiliary classifier's loss, if it has one
     seed: int = 0
     run: Run = Run()
+    loss: Loss = Loss()
 
     def __post_init__(self) -> None:
         for name, value in (("epochs", self.epochs), ("batch_size", self.batch_size)):

@@ -1,8 +1,9 @@
 """Training, step by step.
 
 The loss is the mean of -log p(label) over all valid pixels of a step, plus the weighted penalty of the CRF.
-Processes and micro-batches add up to this mean, so their number does not change the weight of a pixel. The
-random numbers of a step are drawn from (seed, step, micro-batch).
+Processes and micro-batches add up to this mean, so their number does not change the weight of a pixel.
+Lovasz-softmax, if there is any, is of a micro-batch, and averaged with the weights of its pixels. The random
+numbers of a step are drawn from (seed, step, micro-batch).
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.data import DataLoader
 
@@ -35,10 +35,12 @@ from fwcrf.apps.training.checkpoint import Checkpoint
 from fwcrf.apps.training.config import Config, differences, write_config
 from fwcrf.apps.training.distributed import Group
 from fwcrf.apps.training.log import Log
+from fwcrf.apps.training.loss import cross_entropy, label_loss, pixel_weights
 from fwcrf.apps.training.optimizers import optimizer, set_learning_rates
 from fwcrf.apps.training.order import Order, Share
 from fwcrf.apps.training.schedule import poly
 from fwcrf.layer import DenseCRF
+from fwcrf.torch_ops.precision import widest
 
 ALONE = Group()
 # A CRF of which no parameter changed by this much, relative to its start, counts as not trained.
@@ -147,15 +149,17 @@ class _Run:
     def _take_step(self, images: Tensor, labels: Tensor, stop: bool) -> tuple[float, bool]:
         config, device = self.config, self.config.run.device
         images, labels = images.to(device), labels.to(device)
-        valid = (labels != self.classes.ignore_index).sum()
-        counts = self.group.sum(torch.stack([valid, torch.full_like(valid, int(stop))]))
+        weights = pixel_weights(labels, config.loss, self.classes.ignore_index)
+        total = weights.sum(dtype=widest(weights.device))
+        total, stops = self.group.sum(torch.stack([total, torch.full_like(total, stop)]))
         size = config.micro_batch or len(labels)
         parts = math.ceil(len(labels) / size)
         self.optimizer.zero_grad()
         loss = torch.zeros((), device=device)
-        for number, (x, y) in enumerate(zip(images.split(size), labels.split(size), strict=True)):
+        pieces = zip(*(each.split(size) for each in (images, labels, weights)), strict=True)
+        for number, piece in enumerate(pieces):
             _seed(config.seed, self.step, self.group.rank * parts + number)
-            part = self._loss(x, y) / counts[0].clamp(min=1)
+            part = self._loss(*piece) / total.clamp(min=1)
             if part.requires_grad:  # not for logits of a frozen network that are NaN
                 part.backward()
             loss += part.detach()
@@ -172,21 +176,19 @@ class _Run:
         self.group.sum_gradients(p for group in self.optimizer.param_groups for p in group["params"])
         set_learning_rates(self.optimizer, poly(self.step, self.num_steps, config.optimizer.power))
         self.optimizer.step()
-        return loss.item(), bool(counts[1])
+        return loss.item(), bool(stops)
 
-    def _loss(self, image: Tensor, labels: Tensor) -> Tensor:
-        """The sum of -log p(label) over valid pixels, plus the weighted loss of the auxiliary classifier."""
+    def _loss(self, image: Tensor, labels: Tensor, weights: Tensor) -> Tensor:
+        """The loss of labels times the sum of the pixels' weights, plus that of the auxiliary classifier."""
         ignore = self.classes.ignore_index
         given = self.model.logits(image)
         out = given.pop("out")
         if not out.detach().sum().isfinite():
             return out.sum() * math.nan  # NaN reaches all processes by the sum; a CRF would raise in this one
         log_p = self.model.refine(image, out)
-        loss = F.nll_loss(log_p, labels, ignore_index=ignore, reduction="sum")
+        loss = label_loss(log_p, labels, weights, self.config.loss, ignore)
         for other in given.values():
-            loss = loss + self.config.auxiliary * F.cross_entropy(
-                other, labels, ignore_index=ignore, reduction="sum"
-            )
+            loss = loss + self.config.auxiliary * cross_entropy(other.log_softmax(1), labels, weights, ignore)
         return loss
 
     def _batches(self) -> Iterator[tuple[Tensor, Tensor]]:
