@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from measuring.records import record
+from measuring.records import record, recorded
 from measuring.scenes import DATA
 
 from fwcrf.apps.experiments import Setup, benchmark
@@ -35,20 +35,33 @@ def main() -> None:
     reader.add_argument("--updates", type=int, default=UPDATES, help="training steps")
     reader.add_argument("--workers", type=int, default=None)
     reader.add_argument("--done", action="store_true", help="write the table of the trials that are kept")
+    reader.add_argument(
+        "--judge", action="store_true", help="only judge on the test images, by the recorded table of choices"
+    )
     given = reader.parse_args()
+    if given.judge and given.data_set != "camvid":
+        reader.error("only camvid has test images")
     setup = Setup(
         DATA, given.output, num_workers=given.workers, progress=lambda line=None, *_: print(line, flush=True)
     )
     runs = Runs(setup, getattr(benchmark, given.data_set))
     trials = Trials(runs, tuned_potts(runs), given.updates)
+    if given.judge:
+        judge(trials, recorded("choices-camvid"))
+        return
     choices = [choice for choice in CHOICES if not given.done or "counts" in trials.kept(choice)]
     trials.complete(choices)
     rows = trials.rows(choices)
     (given.output / f"choices-{given.data_set}.csv").write_bytes(as_csv(rows))
     if given.data_set == "camvid":
         record("choices-camvid", rows)
-        judged = dict.fromkeys([best(rows, runs.benchmark.measure), *map(named, DEFAULTS)])
-        record("chosen-camvid", on_test_images(trials, list(judged)))
+        judge(trials, rows)
+
+
+def judge(trials: Trials, rows: Sequence[Row]) -> None:
+    """Judge the best of the choices and the defaults of ``fwcrf train`` on the test images of CamVid."""
+    judged = dict.fromkeys([best(rows, trials.runs.benchmark.measure), *map(named, DEFAULTS)])
+    record("chosen-camvid", on_test_images(trials, list(judged)))
 
 
 def best(rows: Sequence[Row], measure: str) -> Choice:

@@ -34,9 +34,13 @@ def record(name: str, rows: Sequence[Row]) -> None:
 
 def table(name: str) -> str:
     """The table of a CSV file, as its page shows it."""
+    return as_markdown(recorded(name)).rstrip()
+
+
+def recorded(name: str) -> list[Row]:
+    """The rows of a CSV file."""
     with path(name).open(newline="") as file:
-        rows = [{key: _cell(text) for key, text in row.items()} for row in csv.DictReader(file)]
-    return as_markdown(rows).rstrip()
+        return [{key: _cell(text) for key, text in row.items()} for row in csv.DictReader(file)]
 
 
 def path(name: str) -> Path:
