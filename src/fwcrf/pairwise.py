@@ -26,7 +26,7 @@ from fwcrf.inputs.numbers import reals, shown
 from fwcrf.kernels.kernel import Domain, Kernel, Weight, read_kernels
 from fwcrf.kernels.operator import Operator
 from fwcrf.torch_ops.magnitudes import WEIGHT, refuse_weight
-from fwcrf.torch_ops.native import matmul, plain
+from fwcrf.torch_ops.native import matmul, observed, plain
 from fwcrf.torch_ops.precision import wide, widest
 from fwcrf.torch_ops.printed import in_one_line
 
@@ -428,11 +428,11 @@ def dense(
             )
     elif type(compat) is not float:
         each = [compatibility(compat, num_labels)] * len(operators)  # type: ignore[arg-type]
-    terms = []
+    terms, keep = [], not observed()
     for operator, weight, c in zip(operators, weights, each, strict=True):
         example = operator.example
         K = operator if self_edges else operator.without_self_edges()
-        plainly = type(weight) is float and type(c) is float and not torch.compiler.is_compiling()
+        plainly = keep and type(weight) is float and type(c) is float
         M, factors, size = (_known_penalties if plainly else _penalties)(weight, c, num_labels)
         if not example.is_cpu and isinstance(M, Potts | Values | Full):
             M = M.near(example)

@@ -8,6 +8,7 @@ import torch
 from launches import fake_device, recorded_triton
 
 from fwcrf import DenseCRF, solvers, stepsizes
+from fwcrf.kernels import Bilateral, Spatial
 from fwcrf.torch_ops import triton_engine
 
 # Vertices of the lattice: an assumption, since fake tensors have no colours.
@@ -63,6 +64,16 @@ def test_launches_bytes_and_waits_of_a_forward(engine, crf):
     # For the extremes of the logits, and for the build: bounds of the features, number of vertices.
     build = [place for place in counts.waited_for if "layout.py" not in place]
     assert len(build) == 2, build
+
+
+def test_nothing_fake_is_kept_for_later_calls():
+    """A traced forward leaves no fake numbers in what the next image of the same size would find."""
+    crf = DenseCRF(LABELS, [Spatial(3, weight=0.125), Bilateral(80, 13, weight=3.25)], learnable=())
+    crf._checked = True
+    with recorded_triton(), fake_device("cuda", few):
+        forward(crf, "cuda", side=37)
+    image, logits = torch.rand(1, 3, 37, 37) * 255, torch.randn(1, LABELS, 37, 37)
+    assert crf(image, logits).isfinite().all()
 
 
 def test_a_later_forward_of_the_same_size_copies_less(crf):

@@ -212,7 +212,8 @@ def plain_separable_on(
     normalization: Normalization,
 ) -> Operator:
     """``plain_separable`` on another device, copied once."""
-    K = plain_separable(shape, xy, dtype, normalization)
+    # Not kept on the CPU, too: the copy of a fake device begins with fake numbers.
+    K = plain_separable.__wrapped__(shape, xy, dtype, normalization)
     assert isinstance(K, Separable)
     with plain():
         lines = [

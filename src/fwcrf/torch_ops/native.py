@@ -74,6 +74,11 @@ def untraced(x: Tensor) -> bool:
     return x.is_cpu and not transformed(x) and not torch._C._len_torch_dispatch_stack()
 
 
+def observed() -> bool:
+    """True while torch compiles, or in a dispatch mode, as for fake tensors: keep no tensor made now."""
+    return torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
+
+
 def has_values(x: Tensor) -> bool:
     """True if the numbers of x can be read: not while torch traces or transforms the code."""
     return not (
