@@ -139,11 +139,14 @@ SMALL = {
     "hidden_size": 16, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 32,
     "image_size": 64, "patch_size": 16, "num_labels": 4,
 }  # fmt: skip
+INPUT = {"size": {"height": 64, "width": 64}}
 
 
 def beit():
     config = transformers.BeitConfig(**SMALL, out_indices=[1, 2, 3, 4], use_auxiliary_head=False)
-    return transformers.BeitForSemanticSegmentation(config), transformers.BeitImageProcessor
+    return transformers.BeitForSemanticSegmentation(config), transformers.BeitImageProcessor(
+        **INPUT, do_center_crop=False
+    )
 
 
 def dpt():
@@ -151,7 +154,7 @@ def dpt():
         **SMALL, backbone_out_indices=[0, 1, 2, 3], neck_hidden_sizes=[8] * 4, fusion_hidden_size=8,
         is_hybrid=False, use_auxiliary_head=False,
     )  # fmt: skip
-    return transformers.DPTForSemanticSegmentation(config), transformers.DPTImageProcessor
+    return transformers.DPTForSemanticSegmentation(config), transformers.DPTImageProcessor(**INPUT)
 
 
 def upernet():
@@ -160,15 +163,14 @@ def upernet():
     config = transformers.UperNetConfig(
         backbone_config=backbone, num_labels=4, hidden_size=8, use_auxiliary_head=False
     )
-    return transformers.UperNetForSemanticSegmentation(config), transformers.SegformerImageProcessor
+    return transformers.UperNetForSemanticSegmentation(config), transformers.SegformerImageProcessor(**INPUT)
 
 
 @pytest.mark.parametrize("make", [beit, dpt, upernet])
 def test_other_models_with_logits(make):
     """On images larger than the logits: for smaller ones transformers skips samples."""
-    model, kind = make()
+    model, processor = make()
     large = [image.repeat(2, 0).repeat(2, 1) for image in images()]
-    processor = kind(size={"height": 64, "width": 64}, do_center_crop=False)
     with torch.no_grad():
         outputs = model.eval()(**processor(images=large, return_tensors="pt"))
     outputs.logits = standard(outputs.logits)
