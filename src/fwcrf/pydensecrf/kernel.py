@@ -27,6 +27,8 @@ _ONE_SIDED = (1, 2)
 _GROUP = 4
 # Its lattice coordinates are 16-bit integers. Beyond, no result agrees, and points are embedded in float64.
 _FARTHEST = 2**15
+# What a value of a point costs, in multiplications, where most vertices are touched by one point only.
+_WORK = 40
 # A kept kernel takes about 100 bytes per pixel.
 _KEPT_PIXELS = 1 << 20
 
@@ -72,8 +74,9 @@ def kernel(features: np.ndarray, normalization: int, weight: float = 1.0) -> Ker
     slice = empty(index.shape, np.float32) if normalization in _ONE_SIDED else splat
     gain = 1 / (1 + 2.0**-d)
     _core.normalized_weights(
-        index, table, neighbors, TAP, normalization, gain, _TINY, 1.0, splat, slice, threads_for(index.size)
-    )
+        index, table, neighbors, TAP, normalization, gain, _TINY, 1.0, splat, slice,
+        threads_for(_WORK * index.size),
+    )  # fmt: skip
     return Kernel(index, splat, slice, order[:n], neighbors, gain * weight)
 
 
@@ -113,7 +116,7 @@ def _build(features: np.ndarray) -> tuple[np.ndarray, ...]:
     order = empty((n, _core.order_words(d + 1)), np.int64)
     neighbors = _core.build_lattice(
         features[None], factors, np.array(low), np.array(high), index[None], weight[None], order[None],
-        threads_for(features.size * 8), single=single,
+        threads_for(_WORK * features.size), single=single,
     )  # fmt: skip
     return index, weight, order, neighbors
 
