@@ -359,16 +359,15 @@ template <typename T> class Model {
             }
     }
 
-    // Divides the lattices that are too large for one per thread; kept for the next run with as many threads.
+    // Divides the lattices that are too large for one per thread, or cost more to clear and to add up than own rows;
+    // kept for the next run with as many threads.
     void divide(int threads) {
-        std::int64_t lines = n_;
-        if (!sizes_.empty()) lines = sizes_.front();
+        const auto n = static_cast<std::int64_t>(n_), lines = sizes_.empty() ? n : sizes_.front();
         for (std::vector<Term<T>>& image : terms_)
             for (Term<T>& term : image) {
                 FilterArgs<T>& l = term.lattice;
-                const auto n = static_cast<std::int64_t>(n_);
-                if (term.grid.axes || lattices_that_pay(n, l.vertices, threads) >= threads) continue;
-                if (l.borders && l.borders->threads == threads) continue;
+                const bool large = 2 * l.vertices > n || lattices_that_pay(n, l.vertices, threads) < threads;
+                if (term.grid.axes || !large || (l.borders && l.borders->threads == threads)) continue;
                 LatticeBorders& borders = borders_.emplace_back();
                 find_borders(lines, n / lines, l.corners, l.index, l.vertices, threads, borders);
                 l.borders = borders ? &borders.found : nullptr;

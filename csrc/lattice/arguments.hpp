@@ -43,9 +43,9 @@ constexpr int kAhead = 64;
 // the vertex when all threads have splatted.
 struct Borders {
     int threads;
-    const std::int64_t* first;  // (threads + 1): the vertices of a part begin at first[part]
-    const std::int32_t* index;  // (n, corners): the corners of the points, as vertices or as vertices + 1 + own row
-    const std::int64_t* begin;  // (threads + 1): the own rows of a part begin at begin[part]
+    const std::int64_t* first;   // (threads + 1): the vertices of a part begin at first[part]
+    const std::int32_t* index;   // (n, corners): the corners of the points, as vertices or as vertices + 1 + own row
+    const std::int64_t* begin;   // (threads + 1): the own rows of a part begin at begin[part]
     const std::int32_t* vertex;  // of each own row; ascending within a part
 };
 static inline std::int64_t own_rows(const Borders& borders) { return borders.begin[borders.threads]; }

@@ -11,16 +11,35 @@ namespace {
 
 using Numbers = LatticeBorders::Vector<std::int32_t>;
 
-// Fills `own` with the vertices outside `range` that a part touches, in ascending order, and `place` with their places.
-void find_own(const std::int32_t* from, const std::int32_t* end, Range range, Numbers& place, Numbers& own) {
-    for (const std::int32_t* v = from; v < end; ++v)
-        if (*v < range.begin || *v >= range.end) place[*v] = 1;
-    for (std::size_t v = 0; v < place.size(); ++v) {
-        if (!place[v]) continue;
-        place[v] = static_cast<std::int32_t>(own.size());
-        own.push_back(static_cast<std::int32_t>(v));
+// Corners below which one thread is faster than several, which have to wake up and to fetch one another's arrays.
+constexpr std::int64_t kFew = 1 << 17;
+
+// A part of the points: its corners, and the range of its vertices.
+struct Part {
+    const std::int32_t *from, *end;
+    std::int64_t first, stop;
+    Numbers place, own;
+
+    bool outside(std::int32_t v) const { return v < first || v >= stop; }
+    // The vertices outside the range, in ascending order, and the place of each.
+    void find(std::int64_t vertices) {
+        const auto count = std::count_if(from, end, [this](std::int32_t v) { return outside(v); });
+        if (!count) return;
+        place.assign(vertices, 0);
+        for (const std::int32_t* v = from; v < end; ++v) place[*v] |= outside(*v);
+        own.reserve(std::min<std::int64_t>(count, vertices));
+        for (std::int64_t v = 0; v < vertices; ++v) {
+            if (!place[v]) continue;
+            place[v] = static_cast<std::int32_t>(own.size());
+            own.push_back(static_cast<std::int32_t>(v));
+        }
     }
-}
+    void renumber(std::int32_t behind, std::int32_t* to) const {
+        if (own.empty()) std::copy(from, end, to);
+        else
+            for (const std::int32_t* v = from; v < end; ++v) *to++ = outside(*v) ? behind + place[*v] : *v;
+    }
+};
 
 }  // namespace
 
@@ -29,43 +48,43 @@ void find_own(const std::int32_t* from, const std::int32_t* end, Range range, Nu
 // order there are more own rows.
 void find_borders(std::int64_t rows, std::int64_t per_row, int corners, const std::int32_t* index,
                   std::int64_t vertices, int threads, LatticeBorders& borders) {
+    std::vector<Part> parts(threads);
     const auto edge = [&](std::int64_t part) { return index + rows * part / threads * per_row * corners; };
-    std::vector<std::int64_t>&first = borders.first, &begin = borders.begin;
-    borders.index.clear();
-    first.assign(threads + 1, 0);
-    begin.assign(threads + 1, 0);
-    for_each(threads, threads - 1, [&](std::int64_t part) {
+    const int workers = rows * per_row * corners < kFew ? 1 : threads;
+    for_each(workers, threads, [&](std::int64_t p) {
+        parts[p] = {edge(p), edge(p + 1), 0, vertices, {}, {}};
         std::int32_t most = -1;
-        for (const std::int32_t* v = edge(part); v < edge(part + 1); ++v) most = std::max(most, *v);
-        first[part + 1] = most + 1;
+        for (const std::int32_t* v = parts[p].from; p + 1 < threads && v < parts[p].end; ++v) most = std::max(most, *v);
+        if (p + 1 < threads) parts[p].stop = most + 1;
     });
-    first[threads] = vertices;
-    for (int part = 1; part < threads; ++part) first[part] = std::max(first[part], first[part - 1]);
-    std::vector<Numbers> place(threads), own(threads);
+    for (int p = 1; p < threads; ++p) {
+        parts[p].first = parts[p - 1].stop;
+        parts[p].stop = std::max(parts[p].stop, parts[p].first);
+    }
     Any empty;  // an exception must not leave a parallel region
-    for_each(threads, threads, [&](std::int64_t part) {
+    for_each(workers, threads, [&](std::int64_t p) {
         try {
-            place[part].assign(vertices, 0);
-            find_own(edge(part), edge(part + 1), {first[part], first[part + 1]}, place[part], own[part]);
+            parts[p].find(vertices);
         } catch (const std::bad_alloc&) {
             empty |= true;
         }
     });
     if (empty) throw std::bad_alloc();
-    for (int part = 0; part < threads; ++part)
-        begin[part + 1] = begin[part] + static_cast<std::int64_t>(own[part].size());
-    const std::int64_t all = begin[threads];
+    std::vector<std::int64_t>&first = borders.first, &begin = borders.begin;
+    first = begin = {0};
+    for (const Part& part : parts) {
+        first.push_back(part.stop);
+        begin.push_back(begin.back() + static_cast<std::int64_t>(part.own.size()));
+    }
+    const std::int64_t all = begin.back();
+    borders.index.clear();
     if (2 * all > vertices || vertices + all >= std::numeric_limits<std::int32_t>::max()) return;
     borders.index.resize(edge(threads) - index);
     borders.vertex.resize(all);
-    for_each(threads, threads, [&](std::int64_t part) {
-        std::copy(own[part].begin(), own[part].end(), borders.vertex.begin() + begin[part]);
-        const auto behind = static_cast<std::int32_t>(vertices + 1 + begin[part]);
-        std::int32_t* to = borders.index.data() + (edge(part) - index);
-        for (const std::int32_t* v = edge(part); v < edge(part + 1); ++v) {
-            const bool inside = *v >= first[part] && *v < first[part + 1];
-            *to++ = inside ? *v : behind + place[part][*v];
-        }
+    for_each(workers, threads, [&](std::int64_t p) {
+        const Part& part = parts[p];
+        std::copy(part.own.begin(), part.own.end(), borders.vertex.begin() + begin[p]);
+        part.renumber(static_cast<std::int32_t>(vertices + 1 + begin[p]), borders.index.data() + (part.from - index));
     });
     borders.found = {threads, first.data(), borders.index.data(), begin.data(), borders.vertex.data()};
 }

@@ -282,8 +282,7 @@ template <typename T, int NV> struct Terms {
         if (!values) return;
         alignas(64) T rows[kPixels * kRow];
         Vec<T> unused[NV] = {};
-        const Range mine =
-            blurred[c].borders ? pixels(team) : share(a.n, team.thread, blurred[c].active(team.threads));
+        const Range mine = blurred[c].borders ? pixels(team) : share(a.n, team.thread, blurred[c].active(team.threads));
         for (std::int64_t i = mine.begin; i < mine.end; i += kPixels) {
             const Block block{i, mine.end - i < kPixels ? mine.end - i : kPixels};
             get(x, block, rows, unused);
