@@ -27,8 +27,6 @@ _ONE_SIDED = (1, 2)
 _GROUP = 4
 # Its lattice coordinates are 16-bit integers. Beyond, no result agrees, and points are embedded in float64.
 _FARTHEST = 2**15
-# What a value of a point costs, in multiplications, where most vertices are touched by one point only.
-_WORK = 40
 # A kept kernel takes about 100 bytes per pixel.
 _KEPT_PIXELS = 1 << 20
 
@@ -75,7 +73,7 @@ def kernel(features: np.ndarray, normalization: int, weight: float = 1.0) -> Ker
     gain = 1 / (1 + 2.0**-d)
     _core.normalized_weights(
         index, table, neighbors, TAP, normalization, gain, _TINY, 1.0, splat, slice,
-        threads_for(_WORK * index.size),
+        threads_for(8 * index.size),
     )  # fmt: skip
     return Kernel(index, splat, slice, order[:n], neighbors, gain * weight)
 
@@ -116,7 +114,7 @@ def _build(features: np.ndarray) -> tuple[np.ndarray, ...]:
     order = empty((n, _core.order_words(d + 1)), np.int64)
     neighbors = _core.build_lattice(
         features[None], factors, np.array(low), np.array(high), index[None], weight[None], order[None],
-        threads_for(_WORK * features.size), single=single,
+        threads_for(features.size * 8), single=single,
     )  # fmt: skip
     return index, weight, order, neighbors
 
