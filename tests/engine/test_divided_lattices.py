@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -71,28 +72,32 @@ def softmax(v: np.ndarray) -> np.ndarray:
     return e / e.sum(1, keepdims=True)
 
 
-def expected(case: Case, order: str, compat: np.ndarray | None) -> np.ndarray:
+def expected(case: Case, order: str, compat: np.ndarray | None, more: Sequence[Case] = ()) -> np.ndarray:
+    """Steps of mean field with the lattices of ``case`` and of ``more``."""
     u = case.unary.astype(np.float64)
     x = softmax(-u)
     for _ in range(STEPS):
-        y = WEIGHT * filtered(case, x, order)
+        y = WEIGHT * sum(filtered(one, x, order) for one in (case, *more))
         x = softmax(y - u) if compat is None else softmax(-(y / WEIGHT) @ compat - u)
     return x
 
 
-def steps(case: Case, order: str, compat: np.ndarray | None, threads: int) -> np.ndarray:
+def steps(
+    case: Case, order: str, compat: np.ndarray | None, threads: int, more: Sequence[Case] = ()
+) -> np.ndarray:
     """The same by the engine, in steps that splat their results."""
     n, labels = case.unary.shape
     dtype = case.unary.dtype
     model = (_core.ModelF32 if dtype == np.float32 else _core.ModelF64)()
-    model.add_lattice(
-        case.index[None], case.weight[None], case.weight[None], case.neighbors, None, TAP, 0.0, ORDERS[order]
-    )
+    for one in (case, *more):
+        weight = one.weight[None]
+        model.add_lattice(one.index[None], weight, weight, one.neighbors, None, TAP, 0.0, ORDERS[order])
     out = np.empty((1, n, labels), dtype)
     moves = np.array([(SOFTMAX, -1.0, 0.0, 1.0, 1.0, 0.0, 0.0)] * STEPS)
-    unary, weights = case.unary[None], np.array([0.0 if compat is not None else WEIGHT])
+    terms = 1 + len(more)
+    unary, weights = case.unary[None], np.full(terms, 0.0 if compat is not None else WEIGHT)
     finite, *_ = model.run(
-        unary, (SOFTMAX, -1.0, None, out, 1.0), unary, weights, [compat], moves, [out] * STEPS, [],
+        unary, (SOFTMAX, -1.0, None, out, 1.0), unary, weights, [compat] * terms, moves, [out] * STEPS, [],
         None, None, None, False, threads, [], [], None,
     )  # fmt: skip
     assert finite
@@ -122,6 +127,15 @@ def test_matrices_on_divided_lattices(threads):
     compat += compat.T
     x = steps(case, "symmetric", compat, threads)
     np.testing.assert_allclose(x, expected(case, "symmetric", compat), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("order", ["forward", "symmetric"])
+def test_beside_a_lattice_that_is_not_divided(order):
+    """One thread splats into the second lattice: numbered in any order, it has too many own rows."""
+    one, other = (random_case(6, 21, np.float64, numbering, 0) for numbering in ("by first touch", "any"))
+    for threads in (2, 3, 4):
+        x = steps(one, order, None, threads, [other])
+        np.testing.assert_allclose(x, expected(one, order, None, [other]), rtol=0, atol=1e-13)
 
 
 def test_fewer_threads_than_asked_for():
