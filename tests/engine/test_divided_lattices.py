@@ -12,8 +12,8 @@ from helpers import assert_rounding, covering, environment, in_process, normal, 
 
 import fwcrf
 from fwcrf import Energy, _core
-from fwcrf.kernels import Bilateral, Spatial
-from fwcrf.pairwise import of_image
+from fwcrf.kernels import Bilateral, Lattice, Spatial
+from fwcrf.pairwise import Kronecker, Sum, of_image
 
 POINTS, VERTICES, STEPS, TAP, WEIGHT = 397, 700, 3, 0.4, 0.8
 ORDERS = {"symmetric": 0, "forward": 1, "reverse": 2}
@@ -158,7 +158,8 @@ def test_beside_a_grid(solver, threads, num_threads):
     height, width = 43, 51
     kernels = [Bilateral(8.0, 0.02), Spatial(1.5)]
     pairwise = of_image(kernels, uniform(3, height, width), 21)
-    assert pairwise.terms[0].operator.vertices > height * width
+    assert isinstance(pairwise, Sum) and isinstance(first := pairwise.terms[0], Kronecker)
+    assert isinstance(first.operator, Lattice) and first.operator.vertices > height * width
     E = Energy(pairwise, 4 * normal(height * width, 21, seed=3))
     num_threads(1)
     one = fwcrf.minimize(E, solver, num_steps=10).probabilities
