@@ -2,6 +2,7 @@
 #include "bind/arrays.hpp"
 #include "bind/bands.hpp"
 #include "bind/spreads.hpp"
+#include "lattice/borders.hpp"
 #include "lattice/lines.hpp"
 #include "steps/select.hpp"
 
@@ -246,6 +247,7 @@ template <typename T> class Model {
         bool rows = labels > 2 || !others.empty() || sum || dual || noted || spreads;
         for (const auto& m : matrices) rows |= m.has_value();
         if (rows) find_lines(threads);
+        if (rows && threads > 1) divide(threads);
         const Functions<T>& functions = rows ? native_for_rows<T>(static_cast<std::int64_t>(labels)) : native<T>();
         const std::int64_t lane_count = functions.lanes();
         if (spreads) spreads->begin(images, steps, terms);
@@ -357,6 +359,21 @@ template <typename T> class Model {
             }
     }
 
+    // Divides the lattices that are too large for one per thread, or cost more to clear and to add up than own rows;
+    // kept for the next run with as many threads.
+    void divide(int threads) {
+        const auto n = static_cast<std::int64_t>(n_), lines = sizes_.empty() ? n : sizes_.front();
+        for (std::vector<Term<T>>& image : terms_)
+            for (Term<T>& term : image) {
+                FilterArgs<T>& l = term.lattice;
+                const bool large = 2 * l.vertices > n || lattices_that_pay(n, l.vertices, threads) < threads;
+                if (term.grid.axes || !large || (l.borders && l.borders->threads == threads)) continue;
+                LatticeBorders& borders = borders_.emplace_back();
+                find_borders(lines, n / lines, l.corners, l.index, l.vertices, threads, borders);
+                l.borders = borders ? &borders.found : nullptr;
+            }
+    }
+
     // Cuts one image out of a lattice of several images: its vertices are consecutive.
     void own_lattice(FilterArgs<T>& l, std::size_t n) {
         const std::size_t corners = static_cast<std::size_t>(l.corners), count = n * corners;
@@ -388,6 +405,7 @@ template <typename T> class Model {
     std::vector<std::vector<Term<T>>> terms_;  // per image, or once for all images
     std::list<std::vector<std::int32_t>> tables_;
     std::list<LatticeLines> lines_;
+    std::list<LatticeBorders> borders_;
     std::vector<nb::object> kept_;
 };
 

@@ -26,6 +26,7 @@ template <typename T, int NV> struct CoarseGrid {
     std::int64_t length;        // values of a coarse line, an even number of vectors
     std::int64_t coarse, wide;  // values of a coarse row, and the most values between a row of x and a coarse row
     std::int64_t span;          // rows of x that kTogether coarse rows need
+    int parts;                  // of the rows of x: threads that were asked for
     T* gathered;                // (coarse rows, coarse)
     T* filtered;                // (coarse rows, coarse), after `middle` of the first axis
     T* spare;                   // (threads, room())
@@ -46,6 +47,7 @@ template <typename T, int NV> struct CoarseGrid {
     // Returns the number of values needed.
     std::int64_t plan(const Grid<T>& g, int threads) {
         grid = &g;
+        parts = threads;
         across = last() ? g.up[last()].rows : 1;
         length = coarse_line(g, kCell, kLanes<T>);
         lines = coarse = 1;
@@ -83,7 +85,7 @@ template <typename T, int NV> struct CoarseGrid {
         T* plain = nullptr;  // (coarse rows, coarse) or null: gets the coarse rows before `middle`
     };
     Taken nothing(Team team) const {
-        Taken taken{team, share(rows(), team.thread, team.threads), 0, 0};
+        Taken taken{team, share(rows(), team, parts), 0, 0};
         const Band<T>& down = grid->down[0];
         while (taken.next < down.rows && down.first[taken.next] < taken.rows.begin) ++taken.next;
         return taken;
@@ -122,8 +124,8 @@ template <typename T, int NV> struct CoarseGrid {
         int other = thread;
         for (std::int64_t row = taken.rows.end; row < rows(); ++row) {
             if (taken.next == down.rows || down.first[taken.next] >= taken.rows.end) return;
-            while (share(rows(), other, threads).end <= row) ++other;
-            const T* const from = head(other, row - share(rows(), other, threads).begin);
+            while (share(rows(), Team{other, threads}, parts).end <= row) ++other;
+            const T* const from = head(other, row - share(rows(), Team{other, threads}, parts).begin);
             std::memcpy(ring(thread).at(row), from, coarse * sizeof(T));
             gather(row + 1, taken);
         }

@@ -38,6 +38,18 @@ struct Lines {
     std::int64_t reach;  // the largest |number - number of a neighbour|, or one that is too large for a stream
 };
 constexpr int kAhead = 64;
+// A division of a lattice among threads that splat into it side by side. A thread has a part of the points and a range
+// of the vertices. Of each vertex that its points touch outside its range it has a row of its own, which is added to
+// the vertex when all threads have splatted.
+struct Borders {
+    int threads;
+    const std::int64_t* first;   // (threads + 1): the vertices of a part begin at first[part]
+    const std::int32_t* index;   // (n, corners): the corners of the points, as vertices or as vertices + 1 + own row
+    const std::int64_t* begin;   // (threads + 1): the own rows of a part begin at begin[part]
+    const std::int32_t* vertex;  // of each own row; ascending within a part
+};
+static inline std::int64_t own_rows(const Borders& borders) { return borders.begin[borders.threads]; }
+
 // Rows of a lattice of more bytes are prefetched, because the second-level cache does not hold them.
 constexpr std::int64_t kCached = std::int64_t{3} << 19;
 // Rows of a stream that are kept: about a megabyte of up to four vectors.
@@ -61,8 +73,15 @@ template <typename T> struct FilterArgs {
     T identity;                     // weight of the unblurred value, relative to the blurred value
     BlurOrder order;
     int threads;
-    const Lines* lines = nullptr;  // (corners) or null, for a blur of whole rows
+    const Lines* lines = nullptr;      // (corners) or null, for a blur of whole rows
+    const Borders* borders = nullptr;  // or null: a thread splats into a lattice of its own, or not at all
 };
+
+// How many of the threads have a lattice of their own to splat into: small lattices pay, compared to the image.
+static inline int lattices_that_pay(std::int64_t n, std::int64_t vertices, int threads) {
+    const std::int64_t fit = n / (vertices + 1) + 1;
+    return static_cast<int>(fit < threads ? fit : threads);
+}
 
 // out = diagonal of S (blur + identity I) S', S the weights. Up to kTabled corners, so that all sets of axes are the
 // bits of one 64-bit word.

@@ -110,7 +110,8 @@ template <typename T> struct BlurredLattice {
 
     T* base;                                  // memory for as many values as `plan` returns
     std::int64_t stride, size, plane, rings;  // `rings`: values of a thread's rings
-    int splatters;                            // threads that splat, each into its own lattice
+    int splatters;                            // threads that splat, each into its own lattice, unless there are borders
+    const Borders* borders;                   // or null
     bool far;                                 // larger than kCached
     int front = 0;  // which of the first two lattices holds the result; the other is splatted into
     Barrier barrier;
@@ -122,12 +123,12 @@ template <typename T> struct BlurredLattice {
     // Returns the number of values needed, for rows of `width` values.
     std::int64_t plan(const FilterArgs<T>& a, std::int64_t width) {
         stride = width;
-        size = (a.vertices + 1) * stride;  // the last row stays zero: the absent neighbour
+        borders = a.borders;
+        // The row behind the vertices stays zero: the absent neighbour. Behind it are the own rows of threads.
+        size = (a.vertices + 1 + (borders ? own_rows(*borders) : 0)) * stride;
         far = size * static_cast<std::int64_t>(sizeof(T)) > kCached;
         plane = (a.vertices + 1) * W;
-        // A lattice per thread pays if lattices are small compared to the image.
-        const std::int64_t fit = a.n / (a.vertices + 1) + 1;
-        splatters = static_cast<int>(fit < a.threads ? fit : a.threads);
+        splatters = borders ? 1 : lattices_that_pay(a.n, a.vertices, a.threads);
         if (!whole_rows(a)) return (1 + splatters) * size + kPlanes * plane;
         rings = 0;
         for (int j = 0; j + 1 < a.corners && !a.lines[0].member; ++j) rings += (ring_rows(a, j) + 1) * kMostRow;
@@ -141,8 +142,14 @@ template <typename T> struct BlurredLattice {
     // The runtime may give fewer threads than requested.
     int active(int threads) const { return splatters < threads ? splatters : threads; }
 
+    // True if every thread splats its own points.
+    bool by_all(int threads) const { return borders || splatters >= threads; }
+    // The corners of points, as rows of the lattice that a thread splats into.
+    const std::int32_t* rows_of(const FilterArgs<T>& a) const { return borders ? borders->index : a.index; }
+
     // The lattice that this thread splats into; null if this thread does not splat.
     T* cleared(Team team) const {
+        if (borders) return own_rows_cleared(team);
         if (team.thread >= active(team.threads)) return nullptr;
         std::memset(own(team.thread), 0, size * sizeof(T));
         return own(team.thread);
@@ -162,6 +169,7 @@ template <typename T> struct BlurredLattice {
             std::memset(work(number) + a.vertices * W, 0, W * sizeof(T));
         barrier.wait(team.threads);
         const int lattices = active(team.threads);
+        if (borders) add_borders(mine);
         const bool finite = (!checked && lattices == 1) || add_up(mine, lattices);
         barrier.wait(team.threads);
         const int free = a.corners % 2 ? 0 : 1;  // the plane that does not hold the result of `forward`
@@ -189,6 +197,36 @@ template <typename T> struct BlurredLattice {
         inline T* at(std::int64_t v) const { return values + v * apart; }
     };
 
+    // Clears the rows that a thread's points touch, and the row of zeros.
+    T* own_rows_cleared(Team team) const {
+        T *const to = own(0), *const behind = to + size - own_rows(*borders) * stride;
+        const auto clear = [](T* from, T* end) { std::memset(from, 0, (end - from) * sizeof(T)); };
+        const Range parts = share(borders->threads, team.thread, team.threads);
+        clear(to + borders->first[parts.begin] * stride, to + borders->first[parts.end] * stride);
+        clear(behind + borders->begin[parts.begin] * stride, behind + borders->begin[parts.end] * stride);
+        if (team.thread == 0) clear(behind - stride, behind);
+        return to;
+    }
+
+    // Adds the own rows of all threads to their vertices, in a range of vertices.
+    void add_borders(Range vertices) const {
+        T* const to = own(0);
+        const T* const behind = to + size - own_rows(*borders) * stride;
+        for (int part = 0; part < borders->threads; ++part) {
+            std::int64_t row = borders->begin[part], end = borders->begin[part + 1];
+            while (row < end) {
+                const std::int64_t middle = row + (end - row) / 2;
+                if (borders->vertex[middle] < vertices.begin) row = middle + 1;
+                else end = middle;
+            }
+            for (end = borders->begin[part + 1]; row < end && borders->vertex[row] < vertices.end; ++row) {
+                T* const sum = to + borders->vertex[row] * stride;
+                for (std::int64_t i = 0; i < stride; i += W)
+                    store(sum + i, load(sum + i) + load(behind + row * stride + i));
+            }
+        }
+    }
+
     // The sum of the lattices of all threads.
     bool add_up(Range vertices, int threads) const {
         Vec<T> nothing[2] = {};  // 0 * v is NaN unless v is finite
@@ -205,8 +243,9 @@ template <typename T> struct BlurredLattice {
     bool blur_rows(const FilterArgs<T>& a, Team team, bool checked) {
         barrier.wait(team.threads);
         const int lattices = active(team.threads);
-        const bool finite =
-            (!checked && lattices == 1) || add_up(share(a.vertices, team.thread, team.threads), lattices);
+        const Range mine = share(a.vertices, team.thread, team.threads);
+        if (borders) add_borders(mine);
+        const bool finite = (!checked && lattices == 1) || add_up(mine, lattices);
         barrier.wait(team.threads);
         const std::int64_t vectors = stride / W;
         const auto groups = [&](auto&& act) {  // of as many vectors as registers hold three rows of
@@ -229,9 +268,9 @@ template <typename T> struct BlurredLattice {
         for (int j = 0; j < a.corners; ++j) {
             const Lines& lines = a.lines[axis(a, j, way(a))];
             const Range part = share(lines.count, team.thread, team.threads);
-            const Range mine{next_line(lines, part.begin), next_line(lines, part.end)};
+            const Range whole{next_line(lines, part.begin), next_line(lines, part.end)};
             groups([&](auto count, std::int64_t at) {
-                blur_lines<decltype(count)::value>(lines, mine, a.tap, own(0) + at);
+                blur_lines<decltype(count)::value>(lines, whole, a.tap, own(0) + at);
             });
             barrier.wait(team.threads);
         }

@@ -326,7 +326,7 @@ Graph build_words(const Points<T>& points, const Layout& layout, const double* s
     const int corners = points.d + 1;
     static thread_local std::vector<Table<W>> tables;
     if (tables.size() < static_cast<std::size_t>(threads)) tables.resize(threads);
-    for (Table<W>& used : tables) used.clear(total);
+    for (std::size_t t = threads; t < tables.size(); ++t) tables[t].clear(0);
     // A pointer, because `tables` is thread_local: each thread of the region would see its own.
     Table<W>* const table = tables.data();
     const auto edge = [&](std::int64_t t) { return total * t / threads; };
@@ -336,6 +336,7 @@ Graph build_words(const Points<T>& points, const Layout& layout, const double* s
             const auto insert = points.d == 5   ? insert_range<W, 5, T>
                                 : points.d == 2 ? insert_range<W, 2, T>
                                                 : insert_range<W, 0, T>;
+            table[t].clear(total);
             insert(points, layout, steps, scale, edge(t), edge(t + 1), table[t], index, weight, order, stop);
         } catch (const std::bad_alloc&) {
             empty |= true;

@@ -46,13 +46,15 @@ LatticeLines lattice_lines(int corners, std::int64_t vertices, const std::int32_
     LatticeLines found;
     found.axes.resize(corners);
     found.members.resize(corners);
-    for_each(threads, corners, [&](std::int64_t axis) {
-        found.axes[axis] = {nullptr, 0, reach(vertices, neighbors + axis * vertices * 2)};
-    });
-    std::int64_t rows = found.axes[0].reach > kStreamed ? kStreamed + 1 : 0;
-    for (int axis = 1; axis < corners; ++axis) rows += ring_rows(found.axes[axis].reach);
     // A lattice that stays in the second-level cache anyway is faster line by line.
-    if (rows <= kStreamed && vertices > 4 * kStreamed) return found;
+    if (vertices > 4 * kStreamed) {
+        for_each(threads, corners, [&](std::int64_t axis) {
+            found.axes[axis] = {nullptr, 0, reach(vertices, neighbors + axis * vertices * 2)};
+        });
+        std::int64_t rows = found.axes[0].reach > kStreamed ? kStreamed + 1 : 0;
+        for (int axis = 1; axis < corners; ++axis) rows += ring_rows(found.axes[axis].reach);
+        if (rows <= kStreamed) return found;
+    }
     Any empty;  // an exception must not leave a parallel region
     for_each(threads, corners, [&](std::int64_t axis) {
         try {

@@ -19,6 +19,11 @@ struct Range {
     std::int64_t begin, end;
 };
 static inline Range share(std::int64_t n, int part, int parts) { return {n * part / parts, n * (part + 1) / parts}; }
+// The shares of one or more of `parts` parts: the system may give fewer threads than were asked for.
+static inline Range share(std::int64_t n, Team team, int parts) {
+    const Range mine = share(parts, team.thread, team.threads);
+    return {n * mine.begin / parts, n * mine.end / parts};
+}
 
 // Defined in pool.cpp, which is compiled without instructions of a particular set.
 

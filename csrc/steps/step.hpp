@@ -205,7 +205,7 @@ template <typename T, int NV> struct Step {
 
     template <Map M, int C> void finish(const Block& block, const Rows& at, T* copy, int c, T* values) const {
         const std::int64_t channels = a.channels;
-        const std::int32_t* index = C ? terms.lattice[c].index + block.first * C : nullptr;
+        const std::int32_t* index = C ? terms.blurred[c].rows_of(terms.lattice[c]) + block.first * C : nullptr;
         const T* weight = C ? terms.lattice[c].splat + block.first * C : nullptr;
         const T *row = at.rows, *p = at.others;
         T* to = out ? out + block.first * channels : nullptr;

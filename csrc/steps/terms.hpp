@@ -67,6 +67,7 @@ template <typename T, int NV> struct Terms {
             lattice[c].channels = a.channels;
             lattice[c].shift = nullptr;
             lattice[c].threads = a.threads;
+            if (lattice[c].borders && lattice[c].borders->threads != a.threads) lattice[c].borders = nullptr;
             sizes[c] = room(blurred[c].plan(lattice[c], kRow));
         }
         const std::int64_t of_diagonal = room(a.n), of_windows = room(a.threads * (halo + kPixels) * kRow);
@@ -95,7 +96,7 @@ template <typename T, int NV> struct Terms {
 
     // A thread's pixels: whole rows of the image if a grid knows them.
     Range pixels(Team team) const {
-        const Range mine = share(rows, team.thread, team.threads);
+        const Range mine = share(rows, team, a.threads);
         return {mine.begin * (a.n / rows), mine.end * (a.n / rows)};
     }
 
@@ -144,10 +145,10 @@ template <typename T, int NV> struct Terms {
         return made;
     }
 
-    // True if every thread has its own lattices, so that a step can splat its result for the next step.
+    // True if every thread splats into every lattice, so that a step can splat its result for the next step.
     bool carries() const {
         for (int c = 0; c < a.terms; ++c)
-            if (!is_grid(c) && blurred[c].splatters < a.threads) return false;
+            if (!is_grid(c) && !blurred[c].by_all(a.threads)) return false;
         return true;
     }
     // Clears the lattices that a thread splats into.
@@ -281,7 +282,7 @@ template <typename T, int NV> struct Terms {
         if (!values) return;
         alignas(64) T rows[kPixels * kRow];
         Vec<T> unused[NV] = {};
-        const Range mine = share(a.n, team.thread, blurred[c].active(team.threads));
+        const Range mine = blurred[c].borders ? pixels(team) : share(a.n, team.thread, blurred[c].active(team.threads));
         for (std::int64_t i = mine.begin; i < mine.end; i += kPixels) {
             const Block block{i, mine.end - i < kPixels ? mine.end - i : kPixels};
             get(x, block, rows, unused);
@@ -297,7 +298,7 @@ template <typename T, int NV> struct Terms {
     }
     template <int C> void splat(int c, const Block& block, const T* rows, T* values) const {
         const int corners = C ? C : lattice[c].corners;
-        const std::int32_t* index = lattice[c].index + block.first * corners;
+        const std::int32_t* index = blurred[c].rows_of(lattice[c]) + block.first * corners;
         const T* weight = lattice[c].splat + block.first * corners;
         const bool far = blurred[c].far;
         for (std::int64_t q = 0; q < block.pixels; ++q, rows += kRow, index += corners, weight += corners) {

@@ -72,8 +72,9 @@ def kernel(features: np.ndarray, normalization: int, weight: float = 1.0) -> Ker
     slice = empty(index.shape, np.float32) if normalization in _ONE_SIDED else splat
     gain = 1 / (1 + 2.0**-d)
     _core.normalized_weights(
-        index, table, neighbors, TAP, normalization, gain, _TINY, 1.0, splat, slice, threads_for(index.size)
-    )
+        index, table, neighbors, TAP, normalization, gain, _TINY, 1.0, splat, slice,
+        threads_for(8 * index.size),
+    )  # fmt: skip
     return Kernel(index, splat, slice, order[:n], neighbors, gain * weight)
 
 

@@ -20,6 +20,7 @@ _FORWARD = 1  # the order of the blur
 _MAX_TERMS = 8
 _MOST_STEPS = 4096  # of one native call, whose arguments take memory for each step
 _SOFTMAX = _core.maps().index("softmax")
+_WORK = 15  # of a value in a step: two threads of 32 x 32 pixels wait for each other longer than they save
 # x <- softmax(-(P x + u)), as a row of ``fwcrf.engine.update.Update``.
 _STEP = (_SOFTMAX, -1.0, 0.0, 1.0, 1.0, 0.0, 0.0)
 
@@ -76,7 +77,7 @@ class MeanField:
     def _call(self, x: np.ndarray, unary: np.ndarray, steps: int, out: np.ndarray, start: Any = None) -> None:
         finite, *_ = self.native.run(
             x[None], start, unary[None], self.weights, self.matrices, np.array([_STEP] * steps, np.float64),
-            [out[None]] * steps, [], None, None, None, False, threads_for(40 * len(self.weights) * x.size),
+            [out[None]] * steps, [], None, None, None, False, threads_for(_WORK * len(self.weights) * x.size),
             [], [], None,
         )  # fmt: skip
         if not finite:
