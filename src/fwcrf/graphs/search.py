@@ -28,8 +28,11 @@ _BRANCH_TABLES, _BRANCH_NODES, _FIRST_WORK, _LAST_WORK = 2e6, 600, 5e6, 2e8
 # A larger gap is not closed by branch and bound, except on a few nodes.
 _BRANCH_GAP, _FEW_NODES = 0.1, 60
 _REPAIRS = 200_000  # moves
+_NARROW, _WIDE = 2.0**12, 2.0**14  # most entries of a table of an exact ball
 # Rounds without a gain after which a search ends: this many, more on small graphs, and a part of all rounds.
-_PATIENCE, _NODES_WAITED_FOR, _MORE_PATIENCE = 12, 20_000, 0.3
+_PATIENCE, _NODES_WAITED_FOR, _MORE_PATIENCE = 12, 12_000, 0.3
+# Up to this many nodes a new start often ends at the optimum by itself: every round has one.
+_NODES_STARTED_ANEW = 1000
 
 
 class Progress(NamedTuple):
@@ -227,6 +230,7 @@ def moves(s: Search) -> None:
     rest = [0] * len(in_turn)  # rounds for which a move without a gain waits
     wait = [1] * len(in_turn)
     idle = rounds = 0
+    longest = 1 if n <= _NODES_STARTED_ANEW else 2
     patience = _PATIENCE + min(_NODES_WAITED_FOR // n, 50)
     while s.left > 0 and not s.proven and idle < patience + _MORE_PATIENCE * rounds:
         before = s.energy
@@ -240,7 +244,7 @@ def moves(s: Search) -> None:
             move(s, rounds)
             if s.proven or s.left <= 0:
                 break
-            wait[k] = 1 if s.energy < was else min(2 * wait[k], 2 if move is _anneal else 4)
+            wait[k] = 1 if s.energy < was else min(2 * wait[k], longest if move is _anneal else 4)
             rest[k] = wait[k] - 1
         rounds += 1
         idle = 0 if s.energy < before else idle + 1
@@ -261,16 +265,15 @@ def _expansion(s: Search, k: int) -> None:
 
 
 def _balls(s: Search, k: int) -> None:
+    """Narrow and wide balls in turn: wide ones gain more, and take longer."""
     labels = s.trial()
-    _exact_balls(s, labels, k, 2)
+    _exact_balls(s, labels, *((1 / 20, _NARROW) if k % 2 == 0 else (1 / 40, _WIDE)), _seed(s, k, 2))
     s.take(labels, "exact balls")
 
 
-def _exact_balls(s: Search, labels: Tensor, k: int, part: int) -> None:
-    """Exact balls in place: wide ones in every second round, and half as many."""
-    n = len(labels)
-    count, entries = (n // 20, 2.0**12) if k % 2 == 0 else (n // 40, 2.0**14)
-    s.model.balls(min(max(count, 4), 64), 200, entries, _seed(s, k, part), s.left, labels)
+def _exact_balls(s: Search, labels: Tensor, part: float, entries: float, seed: int) -> None:
+    """Exact balls in place, as many as this part of the nodes, but 4 to 64."""
+    s.model.balls(min(max(int(part * len(labels)), 4), 64), 200, entries, seed, s.left, labels)
 
 
 def _patches(s: Search, k: int) -> None:
@@ -304,14 +307,18 @@ def _renewals(s: Search, k: int) -> None:
 
 
 def _anneal(s: Search, k: int) -> None:
-    labels = annealed(s.model, s.unary, 50, _seed(s, k, 3), s.left)
+    """Labels of a new random start, a local optimum of their own, and the parts of them that are better."""
+    sparse = 2 * s.edges <= 8 * len(s.unary)
+    labels = annealed(s.model, s.unary, 20 if sparse else 50, _seed(s, k, 3), s.left)
     if s.forbidden is not None:
         s.model.repair(s.forbidden, _REPAIRS // 10, _seed(s, k, 8), s.left, labels)
-    if 2 * s.edges <= 8 * len(labels):
-        _exact_balls(s, labels, k, 4)
+    if sparse:
+        _exact_balls(s, labels, 1 / 20, _WIDE, _seed(s, k, 4))
     s.model.kick(1, _seed(s, k, 5), s.left, labels)
     mixed = s.labels.clone()
     s.model.take_better_parts(labels, mixed)
+    if sparse:
+        _exact_balls(s, mixed, 1 / 80, _WIDE, _seed(s, k, 11))
     s.take(mixed, "annealed mean field")
 
 
