@@ -31,7 +31,7 @@ _REPAIRS = 200_000  # moves
 _NARROW, _WIDE = 2.0**12, 2.0**14  # most entries of a table of an exact ball
 # Rounds without a gain after which a search ends: this many, more on small graphs, and a part of all rounds.
 _PATIENCE, _NODES_WAITED_FOR, _MORE_PATIENCE = 12, 12_000, 0.3
-# Up to this many nodes a new start often ends at the optimum by itself: every round has one.
+# Up to this many nodes, with few neighbours, a new start often ends at the optimum: every round has one.
 _NODES_STARTED_ANEW = 1000
 
 
@@ -230,7 +230,7 @@ def moves(s: Search) -> None:
     rest = [0] * len(in_turn)  # rounds for which a move without a gain waits
     wait = [1] * len(in_turn)
     idle = rounds = 0
-    longest = 1 if n <= _NODES_STARTED_ANEW else 2
+    longest = 1 if degree <= 8 and n <= _NODES_STARTED_ANEW else 2
     patience = _PATIENCE + min(_NODES_WAITED_FOR // n, 50)
     while s.left > 0 and not s.proven and idle < patience + _MORE_PATIENCE * rounds:
         before = s.energy
