@@ -1,4 +1,4 @@
-"""Starts for solvers that cost less than a step: the model at a lower resolution."""
+"""Starts for solvers at the price of one to two steps: the model at a lower resolution."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ PAPER = ["mf", "efw", "l2fw", "fw"]
 # anneal-fw with one step less, and the last application for rounding="merge", by its start: the default, and
 # the best of several on twelve images of the first half of the VOC list with weights 3 and 10.
 MERGED = {"anneal-fw, merge": 0.25, "anneal-fw, start 0.12, merge": 0.12}
-# The same from the solution of a model with a sixteenth of the pixels, at the price of about one application.
+# The same from the solution of a model with a sixteenth of the pixels, which costs one to two applications.
 # Its cooler start was chosen on images of VOC that are not among the ones here.
 COARSE = "coarse start, anneal-fw, merge"
 COUNTS = [3, 4, 5, 6, 7, 8, 10, 20]  # applications of P
