@@ -31,7 +31,7 @@ UNITS = """
     pairwise
     spectrum energy certificates
     regularizers stepsizes rounding
-    solvers
+    solvers start
     lp graphs
     presets
     theory segments gradients losses layer

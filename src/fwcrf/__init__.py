@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         segments,
         solvers,
         spectrum,
+        start,
         stepsizes,
         theory,
     )
@@ -85,6 +86,7 @@ __all__ = [
     "segments",
     "solvers",
     "spectrum",
+    "start",
     "stepsizes",
     "theory",
     "write_uai",

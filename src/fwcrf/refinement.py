@@ -41,7 +41,7 @@ from fwcrf.inputs.resample import Align, Alignment, aligned, needed, resample, r
 from fwcrf.inputs.scores import FLOOR, Scores, check_balance, read_scores
 from fwcrf.inputs.tiles import Tile, available_memory, most_pixels, plan_tiles, sample, sizes
 from fwcrf.kernels.bands import SHORT_AXIS
-from fwcrf.kernels.kernel import Domain, Kernel, Stored, check_image, read_kernels
+from fwcrf.kernels.kernel import Domain, Kernel, Stored, check_image, in_pixels, read_kernels
 from fwcrf.presets import OF_PRESET, OWN_KERNELS, Preset, Unset
 from fwcrf.presets import get as get_preset
 from fwcrf.rounding import Rounding
@@ -249,7 +249,7 @@ def refine(
         picture,
         scores,
         grid,
-        used if spacing is None else tuple(_in_pixels(kernel, spacing, dims) for kernel in used),
+        used if spacing is None else tuple(in_pixels(kernel, spacing, dims) for kernel in used),
         inference,
         None if free else read_masks(keep, ignore, scribbles, scores, grid),
         power if inference.num_steps else 0.0,
@@ -706,16 +706,6 @@ def _alignment(
         "image to the size of the scores.",
     )
     return None
-
-
-def _in_pixels(kernel: Kernel, spacing: float | Sequence[float], dims: int) -> Kernel:
-    """The kernel with position bandwidths in pixels instead of units of ``spacing``."""
-    xy = kernel.bandwidths().get("xy")
-    if xy is None:
-        return kernel
-    steps = bandwidths(spacing, dims, "spacing")
-    scales = zip(bandwidths(xy, dims, "xy"), steps, strict=True)
-    return kernel.with_bandwidths({"xy": tuple(s / step for s, step in scales)})
 
 
 def _reach(kernels: Sequence[Kernel], dims: int) -> tuple[int, ...]:

@@ -84,6 +84,15 @@ def test_instances_with_a_known_optimum(name):
         assert bool(found.proven)
 
 
+@needs("mrf")
+@pytest.mark.parametrize("seed", [1, 2])
+def test_new_starts_leave_a_local_optimum(seed):
+    """Searches that end 0.16 % above the optimum if new starts take narrow balls, in every second round."""
+    known = json.loads((ROOT / "mrf" / "instances.json").read_text())["Grids_26"]
+    mrf, _ = instance("Grids_26")
+    assert float(mrf.solve(seed=seed, time_limit=60).energy) == pytest.approx(known["best_energy"], rel=1e-7)
+
+
 def test_the_same_seed_gives_the_same_labels():
     edges, _ = grid((15, 15), connectivity=8)
     mrf = SparseMRF(normal(225, 3), edges, normal(len(edges)))

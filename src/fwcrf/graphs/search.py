@@ -28,8 +28,12 @@ _BRANCH_TABLES, _BRANCH_NODES, _FIRST_WORK, _LAST_WORK = 2e6, 600, 5e6, 2e8
 # A larger gap is not closed by branch and bound, except on a few nodes.
 _BRANCH_GAP, _FEW_NODES = 0.1, 60
 _REPAIRS = 200_000  # moves
+_NARROW, _WIDE = 2.0**12, 2.0**14  # most entries of a table of an exact ball
 # Rounds without a gain after which a search ends: this many, more on small graphs, and a part of all rounds.
 _PATIENCE, _NODES_WAITED_FOR, _MORE_PATIENCE = 12, 20_000, 0.3
+# Up to this many nodes a new start often ends at the optimum by itself.
+_NODES_STARTED_ANEW = 1000
+_LOW_DEGREE = 8  # neighbours per node: elimination of a ball is cheap
 
 
 class Progress(NamedTuple):
@@ -80,6 +84,15 @@ class Search:
     @property
     def tolerance(self) -> float:
         return 0.5 * PROOF * max(self.size, abs(self.energy))  # a half: energies are summed in two ways
+
+    @property
+    def degree(self) -> float:
+        return 2 * self.edges / len(self.unary)
+
+    @property
+    def starts_anew(self) -> bool:
+        """Whether a new start often ends at the optimum: every round has one, with wide balls."""
+        return self.degree <= _LOW_DEGREE and len(self.unary) <= _NODES_STARTED_ANEW
 
     def trial(self) -> Tensor:
         """A copy of the labels for a method to change. An interrupt keeps the changes that it has made."""
@@ -213,13 +226,12 @@ def messages(s: Search) -> None:
 def moves(s: Search) -> None:
     """Kicks, exact balls, expansions and annealed starts in turn, until nothing gains or the time is over."""
     n, num_labels = s.unary.shape
-    degree = 2 * s.edges / n
     in_turn: list[Callable[[Search, int], None]] = [_kicks]
     if num_labels > 2:
         in_turn.append(_expansion)
-    if degree <= 8:
+    if s.degree <= _LOW_DEGREE:
         in_turn.append(_balls)
-    if degree > 8 or s.forbidden is not None:
+    if s.degree > _LOW_DEGREE or s.forbidden is not None:
         in_turn.append(_patches)
     if s.forbidden is not None:
         in_turn.append(_renewals)
@@ -227,7 +239,8 @@ def moves(s: Search) -> None:
     rest = [0] * len(in_turn)  # rounds for which a move without a gain waits
     wait = [1] * len(in_turn)
     idle = rounds = 0
-    patience = _PATIENCE + min(_NODES_WAITED_FOR // n, 50)
+    longest, most = (1, 30) if s.starts_anew else (2, 50)
+    patience = _PATIENCE + min(_NODES_WAITED_FOR // n, most)
     while s.left > 0 and not s.proven and idle < patience + _MORE_PATIENCE * rounds:
         before = s.energy
         if rounds > 0:
@@ -240,7 +253,7 @@ def moves(s: Search) -> None:
             move(s, rounds)
             if s.proven or s.left <= 0:
                 break
-            wait[k] = 1 if s.energy < was else min(2 * wait[k], 2 if move is _anneal else 4)
+            wait[k] = 1 if s.energy < was else min(2 * wait[k], longest if move is _anneal else 4)
             rest[k] = wait[k] - 1
         rounds += 1
         idle = 0 if s.energy < before else idle + 1
@@ -262,15 +275,18 @@ def _expansion(s: Search, k: int) -> None:
 
 def _balls(s: Search, k: int) -> None:
     labels = s.trial()
-    _exact_balls(s, labels, k, 2)
+    _exact_balls(s, labels, *_narrow_or_wide(len(labels), k), _seed(s, k, 2))
     s.take(labels, "exact balls")
 
 
-def _exact_balls(s: Search, labels: Tensor, k: int, part: int) -> None:
-    """Exact balls in place: wide ones in every second round, and half as many."""
-    n = len(labels)
-    count, entries = (n // 20, 2.0**12) if k % 2 == 0 else (n // 40, 2.0**14)
-    s.model.balls(min(max(count, 4), 64), 200, entries, _seed(s, k, part), s.left, labels)
+def _narrow_or_wide(n: int, k: int) -> tuple[int, float]:
+    """Count and width of exact balls: wide ones in every second round, and half as many."""
+    return (n // 20, _NARROW) if k % 2 == 0 else (n // 40, _WIDE)
+
+
+def _exact_balls(s: Search, labels: Tensor, count: int, entries: float, seed: int) -> None:
+    """Exact balls in place, 4 to 64."""
+    s.model.balls(min(max(count, 4), 64), 200, entries, seed, s.left, labels)
 
 
 def _patches(s: Search, k: int) -> None:
@@ -304,14 +320,20 @@ def _renewals(s: Search, k: int) -> None:
 
 
 def _anneal(s: Search, k: int) -> None:
-    labels = annealed(s.model, s.unary, 50, _seed(s, k, 3), s.left)
+    """Labels of a new random start, and the parts of them that are better."""
+    n = len(s.unary)
+    labels = annealed(s.model, s.unary, 20 if s.starts_anew else 50, _seed(s, k, 3), s.left)
     if s.forbidden is not None:
         s.model.repair(s.forbidden, _REPAIRS // 10, _seed(s, k, 8), s.left, labels)
-    if 2 * s.edges <= 8 * len(labels):
-        _exact_balls(s, labels, k, 4)
+    if s.starts_anew:
+        _exact_balls(s, labels, n // 20, _WIDE, _seed(s, k, 4))
+    elif s.degree <= _LOW_DEGREE:
+        _exact_balls(s, labels, *_narrow_or_wide(n, k), _seed(s, k, 4))
     s.model.kick(1, _seed(s, k, 5), s.left, labels)
     mixed = s.labels.clone()
     s.model.take_better_parts(labels, mixed)
+    if s.starts_anew:
+        _exact_balls(s, mixed, n // 80, _WIDE, _seed(s, k, 11))
     s.take(mixed, "annealed mean field")
 
 

@@ -216,6 +216,16 @@ class Kernel(ABC):
         return _gaussian(self, domain, normalization)
 
 
+def in_pixels(kernel: Kernel, spacing: float | Sequence[float], dims: int) -> Kernel:
+    """The kernel with position bandwidths in pixels instead of units of ``spacing``."""
+    xy = kernel.bandwidths().get("xy")
+    if xy is None:
+        return kernel
+    steps = bandwidths(spacing, dims, "spacing")
+    scales = zip(bandwidths(xy, dims, "xy"), steps, strict=True)
+    return kernel.with_bandwidths({"xy": tuple(s / step for s, step in scales)})
+
+
 @dataclass(frozen=True)
 class Bilateral(Kernel):
     """Gaussian over position and colour, in standard deviations of pixels and of the image's values.
