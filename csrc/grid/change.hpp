@@ -199,6 +199,30 @@ template <typename T, int NV> struct GridChange {
         }
     }
 
+    // F = 0, for a thread's lines that `filter` has reached, or for all lines.
+    void clear(Team team, bool all) const {
+        const Range mine = share(lines, team.thread, team.threads);
+        if (all) std::memset(filtered() + mine.begin * length, 0, (mine.end - mine.begin) * length * sizeof(T));
+        for (std::int64_t l = mine.begin; l < mine.end && !all; ++l)
+            for_tiles(marked[(threads + 2) * lines + l], [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+                std::memset(filtered() + l * length + begin * apart, 0, (end - begin) * apart * sizeof(T));
+            });
+    }
+    // <values, F> of a thread's lines, where `filter` has reached them.
+    double product(const T* values, Team team) const {
+        const Range mine = share(lines, team.thread, team.threads);
+        double all = 0;
+        for (std::int64_t l = mine.begin; l < mine.end; ++l) {
+            Vec<T> sum{};
+            for_tiles(marked[(threads + 2) * lines + l], [&](std::int64_t, std::int64_t begin, std::int64_t end) {
+                for (std::int64_t at = l * length + begin * apart; at < l * length + end * apart; at += W)
+                    sum += load(values + at) * load(filtered() + at);
+            });
+            all += total<T>(sum);
+        }
+        return all;
+    }
+
     // Clears the changes that a thread has taken.
     void forget(Team team) const {
         T* const mine = changes + team.thread * size;

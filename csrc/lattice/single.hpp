@@ -46,8 +46,10 @@ template <typename T> struct SingleLattice {
 
     // The blurred values, interpolated at a point.
     template <int C> inline T slice(const std::int32_t* index, const T* weight, std::int64_t p) const {
+        return slice<C>(index, weight, p, result());
+    }
+    template <int C> inline T slice(const std::int32_t* index, const T* weight, std::int64_t p, const T* values) const {
         const int count = C ? C : corners;
-        const T* const values = result();
         T sum = 0;
         for (int m = 0; m < count; ++m) sum += weight[p * count + m] * values[index[p * count + m]];
         return sum;

@@ -120,7 +120,7 @@ template <typename T> struct StepArgs {
     // derivative, with the logarithm of `other` in the last one for a softmax.
     double* rates = nullptr;
     // (steps) or null: the pixels whose P x a lazy step reads; 0 for a step that changes nothing. Filled for lazy steps
-    // only, and for two labels from the first step on that is not taken.
+    // and steps back only, and for two labels from the first step on that is not taken.
     std::int64_t* reads = nullptr;
     // A pixel may stay where it is if no entry of p - x is larger; when all stay, the steps end. With 0 a softmax takes
     // steps of all pixels.

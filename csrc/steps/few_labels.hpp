@@ -2,6 +2,7 @@
 #pragma once
 
 #include "steps/lazy.hpp"
+#include "steps/vanishing.hpp"
 
 namespace fwcrf::FWCRF_ISA {
 
@@ -18,6 +19,11 @@ template <typename T, int NV> struct AlwaysWhole {
     MessageBound<T> run(const Step<T, NV>&, State&, Barrier&, Stop&) const { return {}; }
     Way next(int, bool, State&) const { return Way::whole; }
     std::int64_t reads(Team) const { return 0; }
+};
+template <typename T, int NV> struct NeverVanishing {
+    static constexpr bool possible = false;
+    NeverVanishing(const StepArgs<T>&, const Terms<T, NV>&, const Scratch&) {}
+    void run(const Step<T, NV>&, Team, double*, Barrier&, Stop&) const {}
 };
 
 // Tells whether steps that are never lazy still change x, by comparing some with the step before.
@@ -74,6 +80,7 @@ template <typename T, int NV> static bool run_rows(const StepArgs<T>& a, Scratch
     using Ways = std::conditional_t<(NV > 4), AlwaysWhole<T, NV>, Lazy<T, NV>>;
     using Way = typename Ways::Way;
     Ways lazy(a, terms, changes);
+    std::conditional_t<(NV > 4), NeverVanishing<T, NV>, Vanishing<T, NV>> back(a, terms, changes);
     thread_local Scratch earlier;
     Changes<T> found(a, lazy.possible, earlier);
     Barrier barrier;
@@ -85,6 +92,7 @@ template <typename T, int NV> static bool run_rows(const StepArgs<T>& a, Scratch
         if (a.rates) step.rates = own - rates;
         double* const of_terms = a.slopes ? own : nullptr;
         terms.prepare(team);
+        if (back.possible) return back.run(step, team, of_terms, barrier, stop);
         if (a.start) {
             step.begin(*a.start);
             step.run(team, of_terms, barrier, stop);

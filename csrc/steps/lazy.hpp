@@ -28,8 +28,8 @@
 // When a step changes no pixel, no later step does.
 #pragma once
 
-#include "grid/change.hpp"
 #include "lattice/change.hpp"
+#include "steps/few_pixels.hpp"
 #include "steps/same.hpp"
 #include "steps/step.hpp"
 
@@ -45,17 +45,14 @@ template <typename T, int NV> struct Lazy {
     const StepArgs<T>& a;
     Terms<T, NV>& terms;
     LatticeChange<T> lattice[kMaxTerms];
-    GridChange<T, NV> grid[kMaxTerms];
-    T dear = 1;           // the cost of a pixel, relative to a grid with five coarse points along two axes
-    T half = 0;           // half the tolerance of a softmax
-    T same = kSame<T>;    // an x within this distance of p does not change
-    const bool possible;  // false if steps are whole for another reason than their cost
-    T* until;             // (slots, kPixels): of the pixels of each block, and infinity past them
-    T* spent;             // (slots), see `slot`
-    T* soonest;           // (slots): at most the least `until` of a block
-    T* moved;             // (threads, kMaxTerms): bounds of the lattices
-    T* windows;           // (threads, margin + kPixels + margin, kRow), see `State::change`
-    std::int64_t margin = 0;
+    FewPixels<T, NV> few;
+    T half = 0;            // half the tolerance of a softmax
+    T same = kSame<T>;     // an x within this distance of p does not change
+    const bool possible;   // false if steps are whole for another reason than their cost
+    T* until;              // (slots, kPixels): of the pixels of each block, and infinity past them
+    T* spent;              // (slots), see FewPixels::slot
+    T* soonest;            // (slots): at most the least `until` of a block
+    T* moved;              // (threads, kMaxTerms): bounds of the lattices
     std::int64_t* counts;  // (threads, kCounts)
     bool weighed = false;
 
@@ -64,15 +61,15 @@ template <typename T, int NV> struct Lazy {
     // The kinds of the next step: of all pixels; of the pixels that need it; none, since nothing changes any more.
     enum class Way { whole, lazy, done };
 
-    Lazy(const StepArgs<T>& a, Terms<T, NV>& terms, Scratch& scratch) : a(a), terms(terms), possible(plan()) {
+    Lazy(const StepArgs<T>& a, Terms<T, NV>& terms, Scratch& scratch)
+        : a(a), terms(terms), few(a, terms), possible(plan()) {
         if (!possible) return;
         Parts parts;
         layout(parts);
         parts.base = scratch.get<char>(parts.bytes);
         parts.bytes = 0;
         layout(parts);
-        for (int c = 0; c < a.terms; ++c)
-            if (terms.is_grid(c)) grid[c].begin();
+        few.begin();
     }
 
     // Of a thread, for a run.
@@ -81,17 +78,16 @@ template <typename T, int NV> struct Lazy {
         Workspace work;
         std::int64_t* counts;
         int not_before;  // no search for lazy steps before this step
-        typename GridChange<T, NV>::Lines taking[kMaxTerms], reading[kMaxTerms];
+        typename FewPixels<T, NV>::Lines taking, reading;
         Rows at;    // of a part of a block: `rows` is v and then p, `others` the old x
-        T* change;  // of x, for the pixels of a part of a block; the rows before and after it are 0
+        T* change;  // of x, for the pixels of a part of a block
     };
     void begin(State& state, Team team) const {
         state.team = team;
         state.work = terms.workspace(team, nullptr);
         state.counts = counts + team.thread * kCounts;
         state.not_before = 1;
-        state.change = windows + (team.thread * (2 * margin + kPixels) + margin) * kRow;
-        std::memset(state.change - margin * kRow, 0, margin * kRow * sizeof(T));
+        state.change = few.rows(team);
     }
 
     // True if a lazy step would pay after step k, or if step k may be the last, to be called when the kernels have been
@@ -111,7 +107,7 @@ template <typename T, int NV> struct Lazy {
         };
         // `until` is the slack of a pixel for now.
         for_sample([&](const Block& block) {
-            T* const ends = until + slot(block, state.team) * kPixels;
+            T* const ends = until + few.slot(block, state.team) * kPixels;
             map(step, block, state, ends);
             for (std::int64_t q = 0; q < block.pixels; q += W)
                 store_some(ends + q, slacks_after(step, state.at, q, ends + q, block.pixels - q), block.pixels - q);
@@ -130,13 +126,14 @@ template <typename T, int NV> struct Lazy {
         for (int t = 0; t < state.team.threads; ++t) all += moved[t * kMaxTerms];
         const T near = kNear * all / sampled;
         for_sample([&](const Block& block) {
-            const T* const ends = until + slot(block, state.team) * kPixels;
+            const T* const ends = until + few.slot(block, state.team) * kPixels;
             for (std::int64_t q = 0; q < block.pixels; ++q) state.counts[kChanging] += !(ends[q] > near);
         });
         barrier.wait(state.team.threads);
         // Pixels between labels are read in every step, but when none of them moves, a step that looks at all pixels
         // tells whether it is the last.
-        return static_cast<T>(sum(kChanging, state.team)) * dear <= kMostSampled * sampled || !sum(kMoving, state.team);
+        return static_cast<T>(sum(kChanging, state.team)) * few.dear <= kMostSampled * sampled ||
+               !sum(kMoving, state.team);
     }
 
     // A whole step, as `Step::run`, that prepares lazy steps: the change is scattered instead of the result.
@@ -155,7 +152,7 @@ template <typename T, int NV> struct Lazy {
         std::int64_t number = 0;
         terms.for_blocks(mine, [&](const Block& block) {
             if (stop.asked(++number)) return;
-            const std::int64_t place = slot(block, team) * kPixels;
+            const std::int64_t place = few.slot(block, team) * kPixels;
             spent[place / kPixels] = 0;
             soonest[place / kPixels] = kInfinity<T>;
             for (std::int64_t q = block.pixels; q < kPixels; ++q) until[place + q] = kInfinity<T>;
@@ -171,7 +168,7 @@ template <typename T, int NV> struct Lazy {
         const Team team = state.team;
         for (int c = 0; c < a.terms; ++c) {
             if (terms.is_grid(c)) {
-                grid[c].filter(team, barrier);
+                few.grid[c].filter(team, barrier);
             } else {
                 terms.blurred[c].blur(terms.lattice[c], team, false);
                 moved[team.thread * kMaxTerms + c] = lattice[c].add(terms.blurred[c].result(), team);
@@ -185,7 +182,7 @@ template <typename T, int NV> struct Lazy {
         std::int64_t number = 0;
         terms.for_blocks(terms.pixels(team), [&](const Block& block) {
             if (stop.asked(++number)) return;
-            const std::int64_t place = slot(block, team) * kPixels;
+            const std::int64_t place = few.slot(block, team) * kPixels;
             const T now = spent[place / kPixels] += of_lattices + size * bound_of_grids(block, state);
             T& least = soonest[place / kPixels];
             if (least > now) return;
@@ -220,10 +217,10 @@ template <typename T, int NV> struct Lazy {
     // The kind of the step after step k, which `watch` or `run` took.
     Way next(int k, bool watched, State& state) const {
         const T share = watched ? T(0) : static_cast<T>(sum(kRead, state.team)) / static_cast<T>(a.n);
-        if (share * dear > kMostRead || sum(kTooMany, state.team)) {
+        if (share * few.dear > kMostRead || sum(kTooMany, state.team)) {
             state.not_before = k + kPause;
             for (int c = 0; c < a.terms; ++c)
-                if (terms.is_grid(c)) grid[c].forget(state.team);
+                if (terms.is_grid(c)) few.grid[c].forget(state.team);
                 else if (state.team.thread == 0) terms.kept[c] = nullptr;
             return Way::whole;
         }
@@ -272,31 +269,19 @@ template <typename T, int NV> struct Lazy {
         if (!steps_alike(a)) return false;
         for (int c = 0; c < a.terms; ++c)
             if (!terms.is_grid(c)) lattice[c].plan(terms.lattice[c], kRow);
-            else if (!grid[c].plan(a.term[c].grid, terms.grid[c], kPixels, a.threads)) return false;
-            else if (const T cost = static_cast<T>(grid[c].touched) / T(25); cost > dear) dear = cost;
-        return true;
+        return few.plan();
     }
     void layout(Parts& parts) {
-        const std::int64_t slots = (a.n / terms.across + 1) * blocks_per_line() + a.threads;
+        const std::int64_t slots = few.slots();
         parts.take(until, slots * kPixels);
         parts.take(spent, slots);
         parts.take(soonest, slots);
         parts.take(moved, a.threads * kMaxTerms);
         parts.take(counts, a.threads * kCounts);
+        few.layout(parts);
         for (int c = 0; c < a.terms; ++c)
-            if (terms.is_grid(c) && grid[c].margin() > margin) margin = grid[c].margin();
-        parts.take(windows, a.threads * (2 * margin + kPixels) * kRow);
-        for (int c = 0; c < a.terms; ++c)
-            if (terms.is_grid(c)) grid[c].layout(parts);
-            else lattice[c].layout(parts, a.threads);
+            if (!terms.is_grid(c)) lattice[c].layout(parts, a.threads);
     }
-    std::int64_t blocks_per_line() const { return (terms.across + kPixels - 1) / kPixels; }
-    // The number of a block; threads whose shares meet inside a line have blocks of their own.
-    std::int64_t slot(const Block& block, Team team) const {
-        const std::int64_t line = block.first / terms.across;
-        return line * blocks_per_line() + (block.first - line * terms.across) / kPixels + team.thread;
-    }
-
     T bound_of_lattices(Team team) const {
         T all = 0;
         for (int c = 0; c < a.terms; ++c) {
@@ -320,10 +305,10 @@ template <typename T, int NV> struct Lazy {
         T all = 0;
         for (int c = 0; c < a.terms; ++c) {
             if (!terms.is_grid(c)) continue;
-            const std::int64_t line = grid[c].line_of(block.first),
-                               p = block.first - line * grid[c].pixels(grid[c].last);
-            grid[c].find_read(line, state.reading[c]);
-            all += size_of(a.term[c].potts) * grid[c].bound(state.reading[c], p, p + block.pixels);
+            const std::int64_t line = few.grid[c].line_of(block.first),
+                               p = block.first - line * few.grid[c].pixels(few.grid[c].last);
+            few.grid[c].find_read(line, state.reading.of[c]);
+            all += size_of(a.term[c].potts) * few.grid[c].bound(state.reading.of[c], p, p + block.pixels);
         }
         return all;
     }
@@ -476,23 +461,12 @@ template <typename T, int NV> struct Lazy {
         const Range mine = terms.pixels(state.team);
         if (state.counts[kTooMany]) return;
         state.counts[kChanged] += changed;
-        if (static_cast<T>(state.counts[kChanged]) * dear > kMostChanging * static_cast<T>(mine.end - mine.begin)) {
+        if (static_cast<T>(state.counts[kChanged]) * few.dear > kMostChanging * static_cast<T>(mine.end - mine.begin)) {
             state.counts[kTooMany] = 1;
             return;
         }
-        const Block block{i + range.begin, range.end - range.begin};
-        const T* const change = state.change + range.begin * kRow;
-        std::memset(state.change + range.end * kRow, 0, margin * kRow * sizeof(T));
-        for (int c = 0; c < a.terms; ++c) {
-            if (terms.is_grid(c)) {
-                const std::int64_t line = grid[c].line_of(block.first);
-                grid[c].find_taking(line, state.taking[c]);
-                grid[c].take(change, state.taking[c], block.first - line * grid[c].pixels(grid[c].last), block.pixels,
-                             state.team.thread);
-            } else {
-                terms.splat(c, block, change, state.work.splats[c]);
-            }
-        }
+        few.scatter({i + range.begin, range.end - range.begin}, state.change + range.begin * kRow, state.taking,
+                    state.work);
     }
 };
 

@@ -193,12 +193,17 @@ template <typename T, int NV> struct Step {
         default: return finish<Map::none>(block, at, work);
         }
     }
+    // Numbers of corners of lattices that are splatted at once: of a photograph, and in inference of a volume.
+    template <Map M> static constexpr bool fused(int corners) {
+        return corners == 6 || (M == Map::none && corners == 5);
+    }
     template <Map M> void finish(const Block& block, const Rows& at, const Workspace& work) const {
         int first = -1;  // a lattice that is splatted while the rows are in registers
         for (int c = a.terms - 1; c >= 0; --c)
-            if (work.splats[c] && terms.lattice[c].corners == 6) first = c;
-        if (first >= 0) finish<M, 6>(block, at, work.block, first, work.splats[first]);
-        else finish<M, 0>(block, at, work.block, 0, nullptr);
+            if (work.splats[c] && fused<M>(terms.lattice[c].corners)) first = c;
+        if (first < 0) finish<M, 0>(block, at, work.block, 0, nullptr);
+        else if (terms.lattice[first].corners == 6) finish<M, 6>(block, at, work.block, first, work.splats[first]);
+        else finish<M, fused<M>(5) ? 5 : 6>(block, at, work.block, first, work.splats[first]);
         for (int c = 0; c < a.terms; ++c)
             if (work.splats[c] && c != first) terms.splat(c, block, work.block, work.splats[c]);
     }

@@ -292,6 +292,7 @@ template <typename T, int NV> struct Terms {
     void splat(int c, const Block& block, const T* rows, T* values) const {
         switch (lattice[c].corners) {
         case 6: return splat<6>(c, block, rows, values);
+        case 5: return splat<5>(c, block, rows, values);
         case 3: return splat<3>(c, block, rows, values);
         default: return splat<0>(c, block, rows, values);
         }
@@ -374,6 +375,8 @@ template <typename T, int NV> struct Terms {
         const Summed summed = add_potts(block, query.x, sum, slice < 0 ? other : nullptr, slice, work);
         const bool inside = pixel.inside(block.first + block.pixels - 1);
         if (slice < 0) combine<0, Mode::total>(block, query, summed, slice, other, work, rows, given);
+        else if (lattice[slice].corners == 5 && !other && !query.total && inside)
+            combine<5, Mode::simple>(block, query, summed, slice, other, work, rows, given);
         else if (lattice[slice].corners != 6)
             combine<0, Mode::slopes>(block, query, summed, slice, other, work, rows, given);
         else if (other) combine<6, Mode::slopes>(block, query, summed, slice, other, work, rows, given);

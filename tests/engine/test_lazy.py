@@ -101,23 +101,24 @@ def test_soft_scores_take_whole_steps(labels):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("labels", [2, 3])
 @pytest.mark.parametrize("solver", ["l2fw, sharp", "fw"])
-def test_everything_flips_in_one_late_step(solver, threads, monkeypatch):
+def test_everything_flips_in_one_late_step(solver, labels, threads, monkeypatch):
     """Groups of pixels that follow each other, then all: each waits until enough pixels have flipped."""
     monkeypatch.setattr("fwcrf.engine.model.threads_for", lambda work: threads)
     height, width, groups, each = 40, 50, 5, 0.03
     n = height * width
     picture = torch.full((3, height, width), 0.5)
-    P = of_image([Bilateral(500.0, 10.0)], picture, 3, weights=(8.0,))
+    P = of_image([Bilateral(500.0, 10.0)], picture, labels, weights=(8.0,))
     # By lines, because the neighbours of a pixel that changes are read too.
     lines = torch.randperm(height, generator=torch.Generator().manual_seed(0))
     order = (lines[:, None] * width + torch.arange(width)).flatten()
     first = int(0.1 * n)
-    unary = torch.zeros(n, 3)
-    unary[:, 2] = 9.0
+    unary = torch.zeros(n, labels)
+    unary[:, 2:] = 9.0
     unary[order[:first], 1] = -20.0
     # The messages that a label gets when `count` pixels have it, at the pixels that flip next.
-    have = torch.zeros(n, 3)
+    have = torch.zeros(n, labels)
     flipped, begin = first, first
     for group in range(groups + 1):
         end = n if group == groups else begin + int(each * n)
@@ -135,7 +136,7 @@ def test_everything_flips_in_one_late_step(solver, threads, monkeypatch):
         flipped = begin = end
     E = Energy(P, unary)
     model, step = E.pairwise.engine(), SOLVERS[solver]
-    x = torch.zeros(n, 3)
+    x = torch.zeros(n, labels)
     x[order[:first], 1] = 1.0
     x[order[first:], 0] = 1.0
     start, counts = x, []
@@ -179,13 +180,18 @@ def test_a_run_ends_when_no_pixel_would_move_by_the_tolerance(
 
 
 @pytest.mark.parametrize("solver", ["l2fw", "l2fw, sharp", "fw, falling", "pgd", "mf"])
-def test_two_labels_end_where_whole_steps_do(solver):
-    E = energy(2, (60, 70), spread=2.0)
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("kernels", KERNELS)
+def test_two_labels_end_where_whole_steps_do(solver, kernels, threads, monkeypatch):
+    monkeypatch.setattr("fwcrf.engine.model.threads_for", lambda work: threads)
+    E = energy(2, (60, 70), kernels=KERNELS[kernels], spread=2.0)
     for num_steps in (3, 12, 90):
         x, shares = lazily(E, SOLVERS[solver], num_steps)
         expected = wholly(E, SOLVERS[solver], num_steps)
         torch.testing.assert_close(x, expected, rtol=0, atol=5e-5 if solver == "mf" else 5e-6)
     assert 0 < shares.count(0) < 87 or solver in ("pgd", "fw, falling")
+    lazy = any(0 < share < 1 for share in shares)
+    assert lazy == (kernels != "grid") or solver != "l2fw, sharp", shares
 
 
 @pytest.mark.parametrize("model", ["many labels", "matrix"])

@@ -379,7 +379,11 @@ class _Run(torch.autograd.Function):
         start, begin = (_softmax_start(first), first) if x is None else (None, x)
         needs = ctx.needs_input_grad[7:]
         matrices = any(need and w.dim() for need, w in zip(needs, weights, strict=False))
-        ctx.spreads = SPREADS[unary.dtype]() if matrices or any(needs[len(weights) :]) else None
+        # Where most pixels are at vertices, slopes of weights by spreads need no step of all pixels.
+        settled = not ctx.partial and updates[-1].map == Map.PROJECT and any(needs[: len(weights)])
+        short = bounded or model.native.row(unary.shape[-1]) == model.native.row(1)
+        wanted = matrices or any(needs[len(weights) :]) or (settled and short)
+        ctx.spreads = SPREADS[unary.dtype]() if wanted else None
         _, bound = model.call(
             unary if x is None else x, unary, weights, updates, points, start=start, bounded=bounded,
             goals=goals, spreads=ctx.spreads,

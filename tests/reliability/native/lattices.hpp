@@ -333,6 +333,32 @@ template <typename T> void model(Choices& c) {
     if (!slopes.finite() || !sum.finite() || !dual.finite() || !rates.finite() || !goal.finite())
         found("a sum of steps is not finite");
     if (!std::isfinite(bound.all) || !std::isfinite(bound.last)) found("a message bound is not finite");
+    if (plain) return;
+
+    // The way back through projections, whose points are vertices but for some pixels.
+    Array<T> ends(size, T(0));
+    for (std::int64_t i = 0; i < n; ++i) {
+        const bool vertex = c.any(0, 15) > 0;
+        for (std::int64_t s = 0; s < labels && !vertex; ++s) ends[i * labels + s] = T(1) / static_cast<T>(labels);
+        if (vertex) ends[i * labels + c.any(0, static_cast<int>(labels) - 1)] = T(1);
+    }
+    const Start<T> last{Map::project_derivative, T(1), ends.get(), begin.get(), T(1)};
+    const std::vector<Update<T>> derivatives(steps, {Map::project_derivative, T(0.1), 0, T(1), 0, 0, Dual::none});
+    const std::vector<T*> one(steps, begin.get());
+    others.assign(steps, ends.get());
+    StepArgs<T> reverse = args;
+    reverse.unary = nullptr;
+    reverse.update = derivatives.data();
+    reverse.out = one.data();
+    reverse.other = others.data();
+    reverse.start = &last;
+    reverse.dual = nullptr;
+    reverse.slopes = reverse.rates = nullptr;
+    reverse.bound = nullptr;
+    reverse.goal = nullptr;
+    reverse.point = nullptr;
+    native<T>().run_steps(reverse);
+    if (!begin.finite() || !sum.finite()) found("a derivative of projections is not finite");
 }
 
 }  // namespace fwcrf
