@@ -8,6 +8,7 @@ import inspect
 import pkgutil
 import re
 import sys
+import warnings
 from functools import partial
 
 import numpy as np
@@ -29,7 +30,9 @@ def records():
         if module.name.endswith(("__main__", "_core")):
             continue
         try:
-            imported = importlib.import_module(module.name)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of napari, which make integrations installs, about pydantic
+                imported = importlib.import_module(module.name)
         except ModuleNotFoundError as error:
             if error.name not in ELSEWHERE:
                 raise
