@@ -302,7 +302,7 @@ class DenseCRF(nn.Module):
             if not self._moves:
                 x = gradients.constant_in(x, image, logits, *self.parameters())
             grid, single = logits.shape[-self.spatial_dims :], self.num_labels == 1
-            share = torch.as_tensor(skip).to(x) if skips else None
+            share = torch.as_tensor(skip, dtype=x.dtype, device=x.device) if skips else None
             log_p = log_probabilities(x, self.epsilon, grid, single=single, other=x0, share=share)
             return log_p.to(logits.dtype)
 

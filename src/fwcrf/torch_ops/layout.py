@@ -122,7 +122,7 @@ def unary_from_affine(scores: Tensor, scale: float | Tensor, offset: Tensor) -> 
     plain = scores.dim() > 1 and scores.numel() and scores.dtype in FLOATS
     if not plain or scores.shape[-2] > _MOST_SUMMED or not untraced(scores):
         return None
-    scale = torch.as_tensor(scale, device="cpu").to(scores)
+    scale = torch.as_tensor(scale, dtype=scores.dtype, device="cpu")
     unary, extent = _UnaryFromAffine.apply(scores, scale, offset.to(scores))  # type: ignore[misc]
     return unary if extent.ordinary else None
 
