@@ -20,7 +20,13 @@
 //     most 4 vectors of channels; `out`, `slice` and `shift` are not used.
 // row_products: out (n) += <left_i, x_i M>, of the same n, channels, x, M and threads.
 // shrink_lines, shrink_axis, band_products: see BandArgs and BandProductArgs.
+// blend_log_derivative: see BlendSlopes. transpose_and_sum: slope x, and sums += the sum of each column of x, of at
+// most
+//     kMostSums, and <x, beside>.
 // tap_slopes: derivative of <out, filtered x> in each tap; `taps` is not used, and `out` is only read.
+// wide_products: out = left right, for rows of three vectors, see WideArgs. wide_outers: both halves of left' right,
+// added
+//     to arrays (rows, half a row).
 // run_steps: more than kMostLabels only with Potts terms and without other, sum and dual.
 // argmax: the first largest entry of each row of (n, length), length >= 1; NaN counts as the largest.
 #define FWCRF_FUNCTIONS(F)                                                                                             \
@@ -40,6 +46,8 @@
     F(void, scale_weights, (const ScaleArgs<T>&))                                                                      \
     F(void, filter_axis, (const AxisArgs<T>&))                                                                         \
     F(void, tap_slopes, (const AxisArgs<T>&, double* slopes))                                                          \
+    F(void, wide_products, (const WideArgs<T>&))                                                                       \
+    F(void, wide_outers, (const WideArgs<T>&, double* first, double* second))                                          \
     F(bool, run_steps, (const StepArgs<T>&))                                                                           \
     F(void, label_spans, (const SpanArgs<T>&))                                                                         \
     F(void, merge_labels, (const MergeArgs<T>&))                                                                       \
@@ -52,6 +60,8 @@
     F(void, label_shares, (const ShareArgs<T>&))                                                                       \
     F(void, transpose_array, (const TransposeArgs<T>&))                                                                \
     F(void, transpose_log, (const TransposeArgs<T>&))                                                                  \
+    F(void, blend_log_derivative, (const TransposeArgs<T>&, BlendSlopes<T>&))                                          \
+    F(void, transpose_and_sum, (const TransposeArgs<T>&, double* sums))                                                \
     F(void, transpose_log_derivative, (const TransposeArgs<T>&))                                                       \
     F(void, argmax, (const T* x, std::int64_t n, std::int64_t length, std::int64_t* out, int threads))                 \
     F(bool, edge_sum, (const EdgeArgs<T>&))                                                                            \

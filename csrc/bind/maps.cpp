@@ -59,6 +59,41 @@ void transposed_log_derivative(In<T, 3> g, In<T, 3> x, double slope, double offs
     native<T>().transpose_log_derivative(args);
 }
 
+// The logarithm of a blend of x and y, and its derivatives in x, y and the share, of which the last one is returned.
+template <typename T>
+void transposed_blend_log(In<T, 3> x, In<T, 3> y, double share, double slope, double offset, Out<T, 3> out,
+                          int threads) {
+    TransposeArgs<T> args = turned<T>(x, nullptr, slope, offset, out, threads);
+    require_same(x, y, "shapes");
+    args.blended = y.data();
+    args.share = static_cast<T>(share);
+    nb::gil_scoped_release release;
+    native<T>().transpose_log(args);
+}
+template <typename T>
+double blend_log_derivative(In<T, 3> g, In<T, 3> x, In<T, 3> y, double share, double slope, double offset,
+                            Out<T, 3> of_x, Out<T, 3> of_y, int threads) {
+    TransposeArgs<T> args = turned<T>(g, &x, slope, offset, of_x, threads);
+    require_same(x, y, "shapes");
+    require_same(of_x, of_y, "shapes");
+    args.blended = y.data();
+    args.share = static_cast<T>(share);
+    BlendSlopes<T> found{of_y.data(), 0};
+    nb::gil_scoped_release release;
+    native<T>().blend_log_derivative(args, found);
+    return found.share;
+}
+
+template <typename T>
+void transposed_and_summed(In<T, 3> x, In<T, 3> beside, double factor, Out<T, 3> out, Out<double, 1> sums,
+                           int threads) {
+    const TransposeArgs<T> args = turned<T>(x, &beside, factor, 0, out, threads);
+    require(x.shape(2) <= kMostSums && sums.shape(0) == x.shape(2) + 1,
+            "a sum per column, of at most 64, and one more");
+    nb::gil_scoped_release release;
+    native<T>().transpose_and_sum(args, sums.data());
+}
+
 // Returns false if a value is not finite.
 template <typename T> void largest_columns(In<T, 2> x, Out<std::int64_t, 1> out, int threads) {
     require(x.shape(1) >= 1 && out.shape(0) == x.shape(0) && threads >= 1, "one column per row");
@@ -69,11 +104,13 @@ template <typename T> void largest_columns(In<T, 2> x, Out<std::int64_t, 1> out,
 // See EnergyArgs. Returns ScoreRange as (finite, least, most, lowest sum, highest sum).
 template <typename T>
 std::tuple<bool, double, double, double, double> energies(In<T, 3> scores, bool last, bool probabilities, double least,
-                                                          Out<T, 3> out, int threads) {
+                                                          Out<T, 3> out, int threads, double slope,
+                                                          Maybe<T, 1> offset) {
     const std::size_t batch = out.shape(0), n = out.shape(1), labels = out.shape(2);
     require(scores.shape(0) == batch && scores.shape(last ? 1 : 2) == n && scores.shape(last ? 2 : 1) == labels,
             "shapes");
     require(labels >= 1 && least > 0 && threads >= 1, "at least one label, a least probability, threads >= 1");
+    require(!offset || (offset->shape(0) == labels && !last && !probabilities), "an offset per label, of logits");
     const EnergyArgs<T> args{scores.data(),
                              out.data(),
                              static_cast<std::int64_t>(batch),
@@ -82,7 +119,9 @@ std::tuple<bool, double, double, double, double> energies(In<T, 3> scores, bool 
                              last,
                              probabilities,
                              static_cast<T>(least),
-                             threads};
+                             threads,
+                             offset ? offset->data() : nullptr,
+                             static_cast<T>(slope)};
     nb::gil_scoped_release release;
     const ScoreRange e = native<T>().energies(args);
     return {e.finite, e.least, e.most, e.lowest_sum, e.highest_sum};
@@ -196,9 +235,15 @@ template <typename T> void bind(nb::module_& m) {
           "threads"_a);
     m.def("transpose_log_derivative", &transposed_log_derivative<T>, "g"_a.noconvert(), "x"_a.noconvert(), "slope"_a,
           "offset"_a, "out"_a.noconvert(), "threads"_a);
+    m.def("transpose_blend_log", &transposed_blend_log<T>, "x"_a.noconvert(), "y"_a.noconvert(), "share"_a, "slope"_a,
+          "offset"_a, "out"_a.noconvert(), "threads"_a);
+    m.def("blend_log_derivative", &blend_log_derivative<T>, "g"_a.noconvert(), "x"_a.noconvert(), "y"_a.noconvert(),
+          "share"_a, "slope"_a, "offset"_a, "of_x"_a.noconvert(), "of_y"_a.noconvert(), "threads"_a);
+    m.def("transpose_and_sum", &transposed_and_summed<T>, "x"_a.noconvert(), "beside"_a.noconvert(), "factor"_a,
+          "out"_a.noconvert(), "sums"_a.noconvert(), "threads"_a);
     m.def("argmax", &largest_columns<T>, "x"_a.noconvert(), "out"_a.noconvert(), "threads"_a);
     m.def("energies", &energies<T>, "scores"_a.noconvert(), "last"_a, "probabilities"_a, "least"_a, "out"_a.noconvert(),
-          "threads"_a);
+          "threads"_a, "slope"_a = 1.0, "offset"_a.noconvert().none() = nb::none());
     m.def("best_labels", &best_labels<T>, "unary"_a.noconvert(), "window"_a, "best"_a.noconvert(),
           "labels"_a.noconvert(), "threads"_a);
     m.def("rarity", &rarity<T>, "unary"_a.noconvert(), "window"_a, "floor"_a, "rare"_a.noconvert(), "threads"_a);

@@ -5,30 +5,28 @@
 #include "runtime/block_allocator.hpp"
 #include "steps/arguments.hpp"
 
-#include <new>
+#include <memory>
 
 namespace fwcrf {
 
 template <typename T> class Spreads {
   public:
-    // An allocator of memory that is not cleared.
-    struct Uncleared : BlockAllocator<T> {
-        template <typename U> struct rebind {
-            using other = Uncleared;
-        };
-        Uncleared() = default;
-        template <typename U> void construct(U* at) noexcept { ::new (static_cast<void*>(at)) U; }
-    };
+    Spreads() = default;
+    Spreads(const Spreads&) = delete;  // the binding would copy it otherwise
 
     // To be followed by `add` for every image; `lanes` of a vector, `row` as in spread_size.
     void begin(std::size_t images, std::size_t steps, std::size_t terms) {
         steps_ = steps;
         terms_ = terms;
-        arrays_.assign(images * terms, {});
+        arrays_.clear();
+        arrays_.resize(images * terms);
     }
     void add(std::size_t image, const std::vector<Term<T>>& of, std::int64_t n, std::int64_t row, std::int64_t lanes) {
-        for (std::size_t c = 0; c < terms_; ++c)
-            if (has_spread(of[c], n)) arrays_[image * terms_ + c].resize(steps_ * spread_size(of[c], row, lanes));
+        for (std::size_t c = 0; c < terms_; ++c) {
+            if (!has_spread(of[c], n)) continue;
+            const std::size_t count = steps_ * static_cast<std::size_t>(spread_size(of[c], row, lanes));
+            arrays_[image * terms_ + c] = Array(BlockAllocator<T>().allocate(count), Give{count});
+        }
     }
     // The arrays of an image, with the steps from the last to the first if `back`; null where there are none.
     std::vector<T*> of_image(std::size_t image, bool back) {
@@ -45,13 +43,19 @@ template <typename T> class Spreads {
     std::pair<T*, std::size_t> array(std::size_t image, std::size_t step, std::size_t term) {
         require(step < steps_ && term < terms_ && image < arrays_.size() / terms_, "an image, a step, a term");
         auto& all = arrays_[image * terms_ + term];  // of all steps: blocks of memory are large
-        const std::size_t each = all.size() / steps_;
-        return {each ? all.data() + step * each : nullptr, each};
+        const std::size_t each = all ? all.get_deleter().count / steps_ : 0;
+        return {each ? all.get() + step * each : nullptr, each};
     }
 
   private:
+    struct Give {
+        std::size_t count = 0;
+        void operator()(T* values) const noexcept { BlockAllocator<T>().deallocate(values, count); }
+    };
+    using Array = std::unique_ptr<T[], Give>;  // not a vector: that would visit every value
+
     std::size_t steps_ = 0, terms_ = 0;
-    std::vector<std::vector<T, Uncleared>> arrays_;
+    std::vector<Array> arrays_;
 };
 
 }  // namespace fwcrf

@@ -250,6 +250,7 @@ template <typename T> class Model {
         if (rows && threads > 1) divide(threads);
         const Functions<T>& functions = rows ? native_for_rows<T>(static_cast<std::int64_t>(labels)) : native<T>();
         const std::int64_t lane_count = functions.lanes();
+        const Wide<T> wide{native<T>().wide_products, native<T>().wide_outers};
         if (spreads) spreads->begin(images, steps, terms);
         for (std::size_t c = 0; c < tables.size(); ++c) {
             const auto& [weights, shift] = tables[c];
@@ -324,7 +325,8 @@ template <typename T> class Model {
                                    static_cast<T>(tolerance),
                                    filled.empty() ? nullptr : filled.data(),
                                    found.empty() ? nullptr : found.data(),
-                                   of_tables.empty() ? nullptr : of_tables.data()};
+                                   of_tables.empty() ? nullptr : of_tables.data(),
+                                   native<T>().lanes() == 2 * lane_count ? &wide : nullptr};
             read.assign(steps, args.n);
             finite &= functions.run_steps(args);
             for (std::size_t k = 0; k < steps; ++k) reads[k] += read[k];

@@ -52,12 +52,24 @@ template <typename T> void shrink_axis(const BandArgs<T>& a) {
 // Some cells of each row of an array, one after the other without the space past the labels, and zeros after them.
 template <typename T>
 static void pack(const BandProductArgs<T>& a, const T* from, Range cells, std::int64_t row, T* to) {
-    for (std::int64_t k = cells.begin; k < cells.end; ++k, to += a.labels) {
-        const T* cell = from + (k / a.inner * a.size * a.inner + k % a.inner) * a.cell;
-        for (std::int64_t i = 0; i < a.size; ++i, cell += a.inner * a.cell)
-            for (std::int64_t s = 0; s < a.labels; s += kLanes<T>)
-                store(to + i * row + s, load_some(cell + s, a.labels - s));
+    const auto move = [&](const T* cell, T* target) {
+        for (std::int64_t s = 0; s < a.labels; s += kLanes<T>) store(target + s, load_some(cell + s, a.labels - s));
+    };
+    // In the order of memory.
+    const std::int64_t step = a.inner * a.cell;
+    if (a.inner == 1) {
+        for (std::int64_t k = cells.begin; k < cells.end; ++k, to += a.labels)
+            for (std::int64_t i = 0; i < a.size; ++i) move(from + k * a.size * a.cell + i * step, to + i * row);
+        return;
     }
+    for (std::int64_t i = 0; i < a.size; ++i)
+        for (std::int64_t k = cells.begin; k < cells.end;) {
+            const std::int64_t outer = k / a.inner,
+                               end = (outer + 1) * a.inner < cells.end ? (outer + 1) * a.inner : cells.end;
+            const T* cell = from + ((outer * a.size + i) * a.inner + k - outer * a.inner) * a.cell;
+            T* target = to + i * row + (k - cells.begin) * a.labels;
+            for (; k < end; ++k, cell += a.cell, target += a.labels) move(cell, target);
+        }
 }
 
 template <typename T> void band_products(const BandProductArgs<T>& a) {

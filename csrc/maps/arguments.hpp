@@ -26,7 +26,18 @@ template <typename T> struct TransposeArgs {
     T slope, offset;
     int threads;
     std::int64_t* largest = nullptr;  // (batch, rows) or null: argmax of each row of x, for slope 1
+    // Of a logarithm: in place of x, or of `beside` of its derivative, (1 - share) times it plus share times this.
+    const T* blended = nullptr;
+    T share = 0;
 };
+
+// The derivatives of the logarithm of a blend in `blended` and `share`; TransposeArgs::out is the one in the other
+// part.
+template <typename T> struct BlendSlopes {
+    T* blended;  // (batch, columns, rows)
+    double share;
+};
+constexpr int kMostSums = 64;  // columns of `transpose_and_sum`
 
 // Unary energies with the labels last: -x of logits, or -log max(x, least) of probabilities.
 template <typename T> struct EnergyArgs {
@@ -36,6 +47,9 @@ template <typename T> struct EnergyArgs {
     bool last, probabilities;
     T least;  // positive
     int threads;
+    // (labels) or null: slope x + offset in place of x, of logits that are not `last`.
+    const T* offset = nullptr;
+    T slope = 1;
 };
 // Minimum and maximum of all scores, and of their sums over the labels. Undefined if not finite.
 struct ScoreRange {

@@ -36,6 +36,7 @@ template <typename T> struct Energies {
 
     const EnergyArgs<T>& a;
 
+    inline Vec<T> score(Vec<T> v, std::int64_t label) const { return a.offset ? a.slope * v + a.offset[label] : v; }
     inline Vec<T> energy(Vec<T> v) const { return a.probabilities ? -log<T>(max<T>(v, fill(a.least))) : -v; }
 
     // Transposes `count` pixels of label after label, `step` values between two labels.
@@ -45,7 +46,7 @@ template <typename T> struct Energies {
             for (std::int64_t s = 0; s < a.labels; ++s) {
                 // The processor prefetches only a few streams by itself, and there is one per label.
                 __builtin_prefetch(from + s * step + i + kEach);
-                const Vec<T> v = load(from + s * step + i);
+                const Vec<T> v = score(load(from + s * step + i), s);
                 extents.see(v);
                 sum += v;
             }
@@ -61,8 +62,10 @@ template <typename T> struct Energies {
         for (std::int64_t s = 0; s < labels; s += W) {
             const std::int64_t first = s + W <= labels || labels < W ? s : labels - W;
             Vec<T> square[W];
-            for (int k = 0; k < W; ++k)
-                square[k] = energy(load(from + (first + k < labels ? first + k : labels - 1) * step));
+            for (int k = 0; k < W; ++k) {
+                const std::int64_t label = first + k < labels ? first + k : labels - 1;
+                square[k] = energy(score(load(from + label * step), label));
+            }
             transpose<T>(square);
             if (whole) {
                 for (int r = 0; r < W; ++r) store(to + r * labels + first, square[r]);

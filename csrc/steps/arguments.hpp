@@ -63,6 +63,20 @@ template <typename T> struct Update {
 };
 
 constexpr int kMaxTerms = 8;
+
+// Products whose rows on the right have three vectors and the ones on the left half as many values; the latter are zero
+// past the ones that count.
+template <typename T> struct WideArgs {
+    const T* left;   // of products (rows, half a row); of outer products (count, half a row)
+    const T* right;  // (count, row): two matrices side by side, or rows of two arrays
+    std::int64_t rows, count;
+    T* out;  // (rows, row): the products; not used by outer products
+};
+// The functions of a set with vectors twice as wide as the ones of the steps.
+template <typename T> struct Wide {
+    void (*products)(const WideArgs<T>&);
+    void (*outers)(const WideArgs<T>&, double* first, double* second);
+};
 // Labels with gradients, matrices or duals that the engine takes, on every instruction set: rows of 256 bytes.
 template <typename T> constexpr std::int64_t kMostLabels = 256 / sizeof(T);
 
@@ -130,6 +144,7 @@ template <typename T> struct StepArgs {
     // (steps, terms) or null, and so may be each array: the spread points.
     const T* const* point_spreads = nullptr;
     const TableSlopes<T>* tables = nullptr;  // (terms) or null; `weights` needs spread points
+    const Wide<T>* wide = nullptr;           // or null: the set of the steps has the widest vectors
 };
 
 // For each label: the smallest u minus the smallest u of its row, and the largest x.

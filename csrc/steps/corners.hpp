@@ -18,15 +18,15 @@ template <typename T, int NV> struct CornerSlopes {
     const T *values, *points;  // B S' x M and B S' p M, (vertices, kRow)
     T* slopes;                 // (n, corners)
 
-    // y = K x M of a block; x and p are its rows.
-    void slice(const Block& block, const T* x, const T* p, T* y) const {
-        if (lattice.corners == 6) return slice<6>(block, x, p, y);
-        if (lattice.corners == 3) return slice<3>(block, x, p, y);
-        slice<0>(block, x, p, y);
+    // y (+)= K x M of a block; x and p are its rows.
+    template <bool Add> void slice(const Block& block, const T* x, const T* p, T* y) const {
+        if (lattice.corners == 6) return slice<Add, 6>(block, x, p, y);
+        if (lattice.corners == 3) return slice<Add, 3>(block, x, p, y);
+        slice<Add, 0>(block, x, p, y);
     }
 
   private:
-    template <int C> void slice(const Block& block, const T* x, const T* p, T* y) const {
+    template <bool Add, int C> void slice(const Block& block, const T* x, const T* p, T* y) const {
         const std::int64_t corners = C ? C : lattice.corners;
         const std::int32_t* index = lattice.index + block.first * corners;
         const T* weight = lattice.slice + block.first * corners;
@@ -38,7 +38,7 @@ template <typename T, int NV> struct CornerSlopes {
             Vec<T> sum[W] = {};
 #pragma GCC unroll 16
             for (int t = 0; t < kTogether; ++t)
-                corner<C>(q + t, index + t * C, weight + t * C, 0, C, x, p, y, sum + t * C);
+                corner<Add, C>(q + t, index + t * C, weight + t * C, 0, C, x, p, y, sum + t * C);
             const Vec<T> found = sums<T>(sum);
             // Lanes past the sums are 0, and may be added to the slopes of the next pixel of this block.
             const bool whole = (block.pixels - q) * C >= W;
@@ -52,20 +52,20 @@ template <typename T, int NV> struct CornerSlopes {
             for (std::int64_t first = 0; first < corners; first += W) {
                 const std::int64_t count = first + W < corners ? W : corners - first;
                 Vec<T> sum[W] = {};
-                corner<0>(q, index, weight, first, count, x, p, y, sum);
+                corner<Add, 0>(q, index, weight, first, count, x, p, y, sum);
                 store_some(to + first, load_some<T>(to + first, count) + sums<T>(sum), count);
             }
     }
 
     // The products of `count` corners of a pixel from `first` on, and their part of K x M.
-    template <int C>
+    template <bool Add, int C>
     inline void corner(std::int64_t q, const std::int32_t* index, const T* weight, std::int64_t first,
                        std::int64_t count, const T* x, const T* p, T* y, Vec<T>* sum) const {
         Vec<T> here[NV], point[NV], v[NV] = {};
         for (int k = 0; k < NV; ++k) {
             here[k] = load(x + q * kRow + k * W);
             point[k] = load(p + q * kRow + k * W);
-            if (first) v[k] = load(y + q * kRow + k * W);
+            if (Add || first) v[k] = load(y + q * kRow + k * W);
         }
         const auto add = [&](std::int64_t m) {
             const std::int64_t row = index[first + m] * kRow;

@@ -32,6 +32,7 @@ template <typename T, int NV> struct Terms {
     bool matrices_too = false, potts_too = false;
     bool shifted = false;  // a term has diagonals: P x + u reads x itself, not its lattices and grids only
     T* matrices;           // (terms, channels, kRow)
+    T* pairs = nullptr;    // (terms / 2, channels, 2 kRow): matrices of two terms side by side; null: not used
     // True for a term whose matrix multiplies the blurred lattice or the coarse grid, which are smaller than the image.
     bool early[kMaxTerms] = {};
     T* products[kMaxTerms];        // blurred lattices times their matrix, (vertices, kRow)
@@ -72,6 +73,8 @@ template <typename T, int NV> struct Terms {
         }
         const std::int64_t of_diagonal = room(a.n), of_windows = room(a.threads * (halo + kPixels) * kRow);
         const std::int64_t of_matrices = room(a.terms * a.channels * kRow);
+        const bool wide = NV == 3 && a.wide;
+        const std::int64_t of_pairs = room(wide ? a.terms / 2 * a.channels * 2 * kRow : 0);
         std::int64_t of_products[kMaxTerms], of_points[kMaxTerms];
         for (int c = 0; c < a.terms; ++c) {
             early[c] = !is_potts(c) && has_spread(a.term[c], a.n) && (!a.slopes || point_spread(0, c));
@@ -92,7 +95,19 @@ template <typename T, int NV> struct Terms {
             if (is_potts(c)) continue;
             pad_rows<T, NV>(a.term[c].matrix, a.channels, matrices + c * a.channels * kRow);
         }
+        if (!wide) return;
+        pairs = memory + of_pairs;
+        int place = 0;
+        for (int c = 0; c < a.terms; ++c) {
+            if (!has_diagonal(c)) continue;
+            T* const to = pairs + place / 2 * a.channels * 2 * kRow + place % 2 * kRow;
+            for (std::int64_t s = 0; s < a.channels && place / 2 < a.terms / 2; ++s)
+                std::memcpy(to + s * 2 * kRow, matrices + (c * a.channels + s) * kRow, kRow * sizeof(T));
+            ++place;
+        }
     }
+    // True for a term with a matrix whose diagonal is computed apart from its kernel.
+    bool has_diagonal(int c) const { return !is_potts(c) && ((early[c] && a.term[c].shift) || shift_slopes(c)); }
 
     // A thread's pixels: whole rows of the image if a grid knows them.
     Range pixels(Team team) const {
@@ -351,7 +366,7 @@ template <typename T, int NV> struct Terms {
             work.points = other;
         }
         for (int c = 0; c < a.terms; ++c)
-            if (is_potts(c) && shift_slopes(c)) add_row_products(block, here, other, shift_slopes(c));
+            if (is_potts(c) && shift_slopes(c)) add_row_products(block, here, kRow, other, shift_slopes(c));
         matrices_too ? with_matrices(block, query, other, work, rows)
                      : of_potts(block, query, other, work, rows, given);
     }
@@ -501,37 +516,62 @@ template <typename T, int NV> struct Terms {
     void with_matrices(const Block& block, const Query& query, const T* others, Workspace& work, T* rows) const {
         alignas(64) T against[kPixels * kRow], potts[kPixels * kRow];
         const T* const here = work.here;
-        std::memset(rows, 0, block.pixels * kRow * sizeof(T));
+        bool begun = false;
         const Entries of_x = shifted || a.tables ? entries(block, here) : Entries{};
         const Entries of_points = work.slopes ? entries(block, others) : Entries{};
         int waiting = -1;  // a term whose diagonal is added with the one of the next term
+        const T* pair = pairs;
         for (int c = 0; c < a.terms; ++c) {
             if (is_potts(c)) continue;
-            if (early[c]) kernel<true>(c, block, T(1), rows, nullptr, work);
-            else add_matrix(c, block, here, others, rows, work);
-            if (!(early[c] && a.term[c].shift) && !shift_slopes(c)) continue;
-            if (waiting >= 0) add_diagonals<2>({waiting, c}, block, of_x, of_points, rows, work);
+            if (!early[c]) {
+                if (!begun) std::memset(rows, 0, block.pixels * kRow * sizeof(T));
+                add_matrix(c, block, here, others, rows, work);
+            } else if (begun) kernel<true>(c, block, T(1), rows, nullptr, work);
+            else kernel<false>(c, block, T(1), rows, nullptr, work);
+            begun = true;
+            if (!has_diagonal(c)) continue;
+            if (waiting >= 0) {
+                add_diagonals<2>({waiting, c}, pair, block, of_x, of_points, rows, work);
+                if (pair) pair += a.channels * 2 * kRow;
+            }
             waiting = waiting >= 0 ? -1 : c;
         }
-        if (waiting >= 0) add_diagonals<1>({waiting}, block, of_x, of_points, rows, work);
+        if (waiting >= 0) add_diagonals<1>({waiting}, nullptr, block, of_x, of_points, rows, work);
+        if (!potts_too) return scale_rows(block, query, rows);
         Summed summed{nullptr, T(0), -1};
-        if (potts_too) {
-            if (work.slopes) total_minus(block, others, against);
-            summed = add_potts(block, query.x, potts, work.slopes ? against : nullptr, -1, work);
-        }
+        if (work.slopes) total_minus(block, others, against);
+        summed = add_potts(block, query.x, potts, work.slopes ? against : nullptr, -1, work);
         for (std::int64_t q = 0; q < block.pixels; ++q) {
             Vec<T> u[NV] = {}, v[NV] = {};
             if (a.unary && query.unary != T(0)) pixel.get(a.unary, block.first + q, u);
-            for (int k = 0; potts_too && k < NV; ++k) {
+            for (int k = 0; k < NV; ++k) {
                 v[k] = summed.weight * load(summed.rows + q * kRow + k * W);
                 if (shifted) v[k] += diagonal[block.first + q] * load(here + q * kRow + k * W);
             }
             pixel.set_past(v, Vec<T>{});
-            const T sum = potts_too ? Pixel::row_total(v) : T(0);
+            const T sum = Pixel::row_total(v);
             for (int k = 0; k < NV; ++k)
                 v[k] = query.scale * (sum - v[k] + load(rows + q * kRow + k * W) + query.unary * u[k]);
             pixel.set_past(v, query.past);
             for (int k = 0; k < NV; ++k) store(rows + q * kRow + k * W, v[k]);
+        }
+    }
+
+    // rows = scale (rows + unary u), with the values past the labels.
+    void scale_rows(const Block& block, const Query& query, T* rows) const {
+        const T* const u = query.unary != T(0) ? a.unary : nullptr;
+        const bool inside = pixel.inside(block.first + block.pixels - 1);
+        for (std::int64_t q = 0; q < block.pixels; ++q, rows += kRow) {
+            const T* const given = u ? u + (block.first + q) * a.channels : nullptr;
+            if (u) prefetch(given + kPixels * a.channels, kRow);
+            Vec<T> v[NV];
+            for (int k = 0; k < NV; ++k) {
+                v[k] = load(rows + k * W);
+                if (u) v[k] += query.unary * Pixel::vector(given, k, inside, a.channels);
+                v[k] *= query.scale;
+            }
+            pixel.set_past(v, query.past);
+            for (int k = 0; k < NV; ++k) store(rows + k * W, v[k]);
         }
     }
 
@@ -620,9 +660,11 @@ template <typename T, int NV> struct Terms {
     template <bool Add>
     void from_corners(int c, const Block& block, T scale, T* target, const T* other, Vec<T>& dots,
                       const Workspace& work) const {
-        alignas(64) T y[kPixels * kRow];
         const T* const points = early[c] ? point_products[c] : point_spread(work.step, c);
-        CornerSlopes<T, NV>{lattice[c], values_of(c), points, corner_slopes(c)}.slice(block, work.here, work.points, y);
+        const CornerSlopes<T, NV> slopes{lattice[c], values_of(c), points, corner_slopes(c)};
+        if (scale == T(1) && !other) return slopes.template slice<Add>(block, work.here, work.points, target);
+        alignas(64) T y[kPixels * kRow];
+        slopes.template slice<false>(block, work.here, work.points, y);
         for (std::int64_t q = 0; q < block.pixels; ++q, target += kRow) {
             Vec<T> v[NV];
             for (int k = 0; k < NV; ++k) v[k] = load(y + q * kRow + k * W);
@@ -631,41 +673,47 @@ template <typename T, int NV> struct Terms {
         }
     }
 
-    // sums += <a_q, b_q> of the rows of a block; `sums` is for all pixels.
-    void add_row_products(const Block& block, const T* some, const T* others, T* sums) const {
+    // sums += <a_q, b_q> of the rows of a block, the ones of `some` `apart` values apart; `sums` is for all pixels.
+    void add_row_products(const Block& block, const T* some, std::int64_t apart, const T* others, T* sums) const {
         for (std::int64_t q = 0; q < block.pixels; q += W) {
             const std::int64_t count = q + W < block.pixels ? W : block.pixels - q;
             Vec<T> sum[W] = {};
             for (std::int64_t r = 0; r < count; ++r)
                 for (int k = 0; k < NV; ++k)
-                    sum[r] += load(some + (q + r) * kRow + k * W) * load(others + (q + r) * kRow + k * W);
+                    sum[r] += load(some + (q + r) * apart + k * W) * load(others + (q + r) * kRow + k * W);
             T* const to = sums + block.first + q;
             store_some(to, load_some<T>(to, count) + FWCRF_ISA::sums<T>(sum), count);
         }
     }
 
-    // The entries of rows that are not 0.
+    // The entries of rows that are not 0, if they are few.
     struct Entries {
         std::uint64_t of[kPixels];
-        bool few;  // so few that sparse products are faster
+        bool few;  // so few that sparse products are faster than the ones there are
     };
     Entries entries(const Block& block, const T* rows) const {
         Entries found;
-        std::int64_t count = 0;
-        for (std::int64_t q = 0; q < block.pixels; ++q) {
-            found.of[q] = present<T, NV>(rows + q * kRow);
-            count += __builtin_popcountll(found.of[q]);
-        }
-        found.few = count * 3 < block.pixels * a.channels;
+        const auto count = [&](std::int64_t apart) {
+            std::int64_t all = 0, seen = 0;
+            for (std::int64_t q = 0; q < block.pixels; q += apart, ++seen) {
+                found.of[q] = present<T, NV>(rows + q * kRow);
+                all += __builtin_popcountll(found.of[q]);
+            }
+            found.few = all * (pairs ? 7 : 3) < seen * a.channels;
+        };
+        count(8);  // most blocks show it by some of their pixels
+        if (found.few) count(1);
         return found;
     }
 
     // The diagonals of P terms with matrices: derivatives in `shift`, and of early terms also rows += shift x M, and
-    // the slopes of M.
+    // the slopes of M. `pair` has the matrices of two terms side by side, or is null.
     template <int P>
-    void add_diagonals(const int (&term)[P], const Block& block, const Entries& of_x, const Entries& of_points, T* rows,
-                       Workspace& work) const {
-        alignas(64) T moved[P][kPixels * kRow], sum[P][kMostLabels<T> * kRow];
+    void add_diagonals(const int (&term)[P], const T* pair, const Block& block, const Entries& of_x,
+                       const Entries& of_points, T* rows, Workspace& work) const {
+        alignas(64) T memory[P * kPixels * kRow], sum[P][kMostLabels<T> * kRow];
+        T* moved[P];  // a row of each term for every pixel, `apart` values apart
+        const std::int64_t apart = pair ? P * kRow : kRow;
         const T *matrix[P], *shift[P];
         bool added = false, kept = !of_x.few;
         for (int p = 0; p < P; ++p) {
@@ -674,25 +722,27 @@ template <typename T, int NV> struct Terms {
             shift[p] = early[c] ? a.term[c].shift : nullptr;
             added = added || shift[p];
             kept = kept || shift_slopes(c);
-            if (!of_x.few) multiply(work.here, matrix[p], block.pixels, moved[p]);
+            moved[p] = memory + p * (pair ? kRow : kPixels * kRow);
+            if (!of_x.few && !pair) multiply(work.here, matrix[p], block.pixels, moved[p]);
         }
+        if (!of_x.few && pair) a.wide->products({work.here, pair, block.pixels, a.channels, memory});
         for (std::int64_t q = 0; q < block.pixels; ++q) {
             Vec<T> product[P][NV], v[NV];
             for (int k = 0; k < NV; ++k) v[k] = load(rows + q * kRow + k * W);
             if (of_x.few) {
                 sparse_products<T, NV, P>(work.here + q * kRow, of_x.of[q], matrix, product);
                 for (int p = 0; kept && p < P; ++p)
-                    for (int k = 0; k < NV; ++k) store(moved[p] + q * kRow + k * W, product[p][k]);
+                    for (int k = 0; k < NV; ++k) store(moved[p] + q * apart + k * W, product[p][k]);
             } else {
                 for (int p = 0; p < P; ++p)
-                    for (int k = 0; k < NV; ++k) product[p][k] = load(moved[p] + q * kRow + k * W);
+                    for (int k = 0; k < NV; ++k) product[p][k] = load(moved[p] + q * apart + k * W);
             }
             for (int p = 0; p < P; ++p)
                 for (int k = 0; shift[p] && k < NV; ++k) v[k] += shift[p][block.first + q] * product[p][k];
             for (int k = 0; k < NV; ++k) store(rows + q * kRow + k * W, v[k]);
         }
         for (int p = 0; p < P; ++p)
-            if (shift_slopes(term[p])) add_row_products(block, moved[p], work.points, shift_slopes(term[p]));
+            if (shift_slopes(term[p])) add_row_products(block, moved[p], apart, work.points, shift_slopes(term[p]));
         if (!work.slopes || !added) return;
         if (of_points.few) {
             T* sums[P];
@@ -713,13 +763,17 @@ template <typename T, int NV> struct Terms {
             }
             return;
         }
+        double* slope[P];
         for (int p = 0; p < P; ++p) {
-            if (!shift[p]) continue;
-            for (std::int64_t q = 0; q < block.pixels; ++q)
+            slope[p] = work.slopes + term[p] * a.channels * kRow;
+            for (std::int64_t q = 0; q < block.pixels; ++q) {
+                const T weight = shift[p] ? shift[p][block.first + q] : T(0);
                 for (int k = 0; k < NV; ++k)
-                    store(moved[p] + q * kRow + k * W, shift[p][block.first + q] * load(work.here + q * kRow + k * W));
-            add_outers(block, work.points, moved[p], work.slopes + term[p] * a.channels * kRow);
+                    store(moved[p] + q * apart + k * W, weight * load(work.here + q * kRow + k * W));
+            }
+            if (!pair && shift[p]) add_outers(block, work.points, moved[p], slope[p]);
         }
+        if (pair) a.wide->outers({work.points, memory, a.channels, block.pixels, nullptr}, slope[0], slope[P - 1]);
     }
 
     // The slope of a Potts term += <other, shift x>.

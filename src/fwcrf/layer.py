@@ -27,8 +27,8 @@ from fwcrf.regularizers import Mixed, Simplex
 from fwcrf.rounding import Rounding
 from fwcrf.solvers import FrankWolfe, Solution, Solver
 from fwcrf.solvers.frank_wolfe import regularized
-from fwcrf.torch_ops.blends import affine, blend
-from fwcrf.torch_ops.layout import log_probabilities, transposed
+from fwcrf.torch_ops.blends import affine
+from fwcrf.torch_ops.layout import log_probabilities, transposed, unary_from_affine
 from fwcrf.torch_ops.native import as_tensor, full_precision, has_values, kept_property, with_memory_errors
 from fwcrf.torch_ops.simplex import softmax
 
@@ -296,14 +296,15 @@ class DenseCRF(nn.Module):
             f = self.energy(image, logits)
             skip = self.skip
             skips = isinstance(skip, Tensor) or skip > 0
-            x = self.gradient(f, self._solver(), None, self.num_steps)
-            if skips:
-                x0 = softmax(f.unary, -1.0)
-                x = blend(x, x0, skip.to(x)) if isinstance(skip, Tensor) else torch.lerp(x, x0, skip)
+            # The steps begin at x0 too: it is computed, and differentiated, once.
+            x0 = softmax(f.unary, -1.0) if skips else None
+            x = self.gradient(f, self._solver(), x0, self.num_steps)
             if not self._moves:
                 x = gradients.constant_in(x, image, logits, *self.parameters())
-            grid = logits.shape[-self.spatial_dims :]
-            return log_probabilities(x, self.epsilon, grid, single=self.num_labels == 1).to(logits.dtype)
+            grid, single = logits.shape[-self.spatial_dims :], self.num_labels == 1
+            share = torch.as_tensor(skip, dtype=x.dtype, device=x.device) if skips else None
+            log_p = log_probabilities(x, self.epsilon, grid, single=single, other=x0, share=share)
+            return log_p.to(logits.dtype)
 
     @with_memory_errors
     def energy(self, image: Tensor, logits: Tensor) -> Energy:
@@ -313,7 +314,12 @@ class DenseCRF(nn.Module):
         if not self._checked and has_values(image) and has_values(logits):
             self._check(image, logits)
         if self._recalibrated:
-            scores = _recalibrated(scores, self.temperature, self.bias)
+            temperature = self.temperature
+            if self.num_labels > 1 and not self.balance:
+                unary = unary_from_affine(scores, 1 / temperature, self.bias)
+                if unary is not None:
+                    return Energy(self._pairwise(image, scores.dtype), unary, checked=True)
+            scores = _recalibrated(scores, temperature, self.bias)
         if self.num_labels == 1:
             scores = torch.cat([torch.zeros_like(scores), scores], -2)
         if self.balance:

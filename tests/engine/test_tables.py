@@ -112,7 +112,9 @@ def test_single_precision_learns_the_bandwidths_of_double(weights):
     assert (found[0] - found[1]).norm() < 2e-3 * found[1].norm()
 
 
-@pytest.mark.parametrize(("labels", "solver"), [(2, "l2fw"), (5, "mf"), (21, "l2fw"), (30, "mf")])
+@pytest.mark.parametrize(("labels", "solver"), [
+    (2, "l2fw"), (5, "mf"), (9, "l2fw"), (11, "mf"), (12, "l2fw"), (21, "l2fw"), (30, "mf"),
+])  # fmt: skip
 @pytest.mark.parametrize("weights", ["scalar", "full"])
 def test_native_steps_add_up_the_derivatives_of_generic_operations(labels, solver, weights):
     """Of an image whose lattice is so small that the run keeps it, and matrices are applied to it."""

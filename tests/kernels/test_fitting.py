@@ -7,7 +7,7 @@ from torch.testing import assert_close
 from fwcrf import _core
 from fwcrf.kernels import Lattice, Spatial, calibration
 from fwcrf.torch_ops import lattice as ops
-from fwcrf.torch_ops.exact import exact_sums
+from fwcrf.torch_ops.exact import exact_block, exact_sums
 
 
 def points(*shape, dtype, seed=0):
@@ -112,3 +112,14 @@ def test_arguments_that_do_not_fit_are_refused():
         _core.placed(torch.zeros(1, 3, 6), torch.ones(1), 0.1, torch.zeros(1, 3, 6), 1)
     with pytest.raises(ValueError, match="up to two diagonals"):
         _core.scaled_rows(torch.zeros(3, 6), torch.ones(3), torch.zeros(3, 6), [torch.ones(3)], [], 1)
+
+
+def test_derivatives_of_sums_are_those_of_the_filter():
+    """Of first order by one kernel for rows and columns, of higher order by operations."""
+    a, b = (points(2, n, 3, dtype=torch.float64, seed=n).requires_grad_() for n in (6, 11))
+    g = points(2, 6, dtype=torch.float64, seed=3)
+    expected = torch.autograd.grad(exact_block(torch.ones(2, 11, 1).double(), a, b).squeeze(-1), (a, b), g)
+    for again in (False, True):
+        found = torch.autograd.grad(exact_sums(a, b), (a, b), g, create_graph=again)
+        assert_close([t.detach() for t in found], list(expected))
+        assert found[0].requires_grad == again

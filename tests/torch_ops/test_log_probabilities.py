@@ -55,3 +55,35 @@ def test_the_native_gradient_is_that_of_torch(labels):
     (found,) = torch.autograd.grad(log_probabilities(x, 0.01, (9, 11)), x, g)
     (expected,) = torch.autograd.grad(torch.log(0.99 * x + 0.01 / labels).mT.unflatten(-1, (9, 11)), x, g)
     assert_close(found, expected, rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("labels", "grid"), [(1, (3,)), (3, (5, 7)), (21, (30, 41)), (70, (9, 20))])
+def test_a_blend_is_taken_in_the_same_pass(labels, grid, dtype):
+    """Also where squares of the transpose overlap, and arrays are smaller than one."""
+    n = torch.Size(grid).numel()
+    x, y = (uniform(2, n, labels, dtype=dtype, seed=k).requires_grad_() for k in (0, 1))
+    share = torch.tensor(0.3, dtype=dtype, requires_grad=True)
+    g = uniform(2, labels, *grid, dtype=dtype, seed=2)
+    inputs = x, y, share
+    found = log_probabilities(x, 0.01, grid, other=y, share=share)
+    wide = [t.detach().double().requires_grad_() for t in inputs]
+    expected = torch.log(0.99 * torch.lerp(*wide) + 0.01 / labels).mT.unflatten(-1, grid)
+    assert_close(found.double(), expected, rtol=ROUNDING[dtype], atol=4 * ROUNDING[dtype])
+    right = torch.autograd.grad(expected, wide, g.double())
+    for one, other in zip(torch.autograd.grad(found, inputs, g), right, strict=True):
+        assert one.dtype == dtype
+        assert (one - other).norm() < 10 * ROUNDING[dtype] * other.norm()
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_a_blend_has_derivatives_of_first_and_second_order(single):
+    x, y = (0.1 + uniform(2, 12, 2, seed=k).double() for k in (0, 1))
+    share = torch.tensor(0.3, dtype=torch.float64)
+
+    def f(x, y, share):
+        return log_probabilities(x, 0.01, (3, 4), single=single, other=y, share=share)
+
+    inputs = [t.requires_grad_() for t in (x, y, share)]
+    assert torch.autograd.gradcheck(f, inputs)
+    assert torch.autograd.gradgradcheck(f, inputs)

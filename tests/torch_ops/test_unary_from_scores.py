@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from helpers import DTYPES, covering
+from helpers import DTYPES, covering, normal
 
 from fwcrf import refine
 from fwcrf.energy import Energy
@@ -13,7 +13,7 @@ from fwcrf.inputs.scores import read_scores
 from fwcrf.kernels import Bilateral, Exact
 from fwcrf.pairwise import dense, of_image
 from fwcrf.solvers import minimize
-from fwcrf.torch_ops.layout import unary_from_scores
+from fwcrf.torch_ops.layout import unary_from_affine, unary_from_scores
 
 every_size = covering(
     n=[1, 7, 8, 63, 64, 65, 200, 1003], labels=[1, 2, 3, 7, 8, 9, 21, 65], last=[False, True], dtype=DTYPES
@@ -151,3 +151,35 @@ def test_refining_a_view_or_with_a_mask_of_nothing(labels: int) -> None:
     ):
         assert torch.equal(found[0], expected[0])
         assert torch.allclose(found[1], expected[1], atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize(("labels", "n"), [(1, 3), (2, 40), (21, 999), (64, 130)])
+def test_scores_are_scaled_and_shifted_in_the_same_pass(labels, n, dtype):
+    scores, offset = normal(2, labels, n).to(dtype).requires_grad_(), normal(labels, seed=1).to(dtype)
+    scale, g = torch.tensor(0.7, dtype=dtype), normal(2, n, labels, seed=2).to(dtype)
+    inputs = scores, scale.requires_grad_(), offset.requires_grad_()
+    found = unary_from_affine(*inputs)
+    wide = [t.detach().double().requires_grad_() for t in inputs]
+    expected = -(wide[1] * wide[0] + wide[2][:, None]).mT
+    rounding = 4 * torch.finfo(dtype).eps
+    assert (found - expected).abs().max() < rounding * expected.abs().max()
+    right = torch.autograd.grad(expected, wide, g.double())
+    for one, other in zip(torch.autograd.grad(found, inputs, g), right, strict=True):
+        assert one.dtype == dtype
+        assert (one - other).norm() < 10 * rounding * other.norm()
+
+
+def test_scaled_scores_have_second_derivatives():
+    inputs = [normal(2, 3, 5).double(), torch.tensor(0.7).double(), normal(3, seed=1).double()]
+    inputs = [t.requires_grad_() for t in inputs]
+    assert torch.autograd.gradcheck(unary_from_affine, inputs)
+    assert torch.autograd.gradgradcheck(unary_from_affine, inputs)
+
+
+@pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan])
+def test_scores_that_are_not_finite_are_not_scaled_there(value):
+    scores = normal(3, 40)
+    scores[1, 17] = value
+    assert unary_from_affine(scores, 2.0, torch.zeros(3)) is None
+    assert unary_from_affine(normal(65, 4), 2.0, torch.zeros(65)) is None

@@ -11,12 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from fwcrf import _core
-from fwcrf.kernels.bands import Band, Factors
+from fwcrf.kernels.bands import Band, Factors, dual
 from fwcrf.torch_ops.native import empty, threads_for
 
 _LANES = _core.ModelF32.lanes()
@@ -53,12 +52,13 @@ class CoarseSums:
             self._add(some.contiguous(), others.contiguous(), min(labels, _MOST))
             labels -= _MOST
 
-    def found(self) -> list[Tensor]:
-        """The derivative in the matrix ``(size, size)`` of each axis, for such changes."""
-        return [
-            _spread(total, f.down, size)
-            for total, f, size in zip(self.sums, self.axes, self.shape, strict=True)
-        ]
+    def found(self, taps: Sequence[Tensor]) -> list[Tensor]:
+        """The derivative in the matrix ``(size, size)`` of each axis without its scales, for such changes.
+
+        ``taps`` are the ones of each axis.
+        """
+        duals = [dual(size, t) for size, t in zip(self.shape, taps, strict=True)]
+        return [d.mT @ (total @ d) for total, d in zip(self.sums, duals, strict=True)]
 
     def _shrunk(self, t: Tensor) -> Tensor:
         """The values ``(images, *coarse, cell)``: labels in whole vectors."""
@@ -120,14 +120,3 @@ def _along(x: Tensor, band: Band) -> Tensor:
     out = empty((len(x), len(band.first), x.shape[-1]), x.dtype)
     _core.shrink_axis(x, band, out, threads_for(out.numel() * band.weight.shape[1]))
     return out[..., :inner].contiguous()
-
-
-def _spread(of_coarse: Tensor, down: Band, size: int) -> Tensor:
-    """The derivative in A of a function of C, where D' C D is closest to A."""
-    D = np.zeros((len(down.first), size))
-    np.put_along_axis(D, down.first[:, None] + np.arange(down.weight.shape[1]), down.weight, -1)
-    D = torch.from_numpy(D)
-    # Coarse points beyond the border have small weights only: the pseudo-inverse leaves such directions out.
-    root = torch.linalg.cholesky(D @ D.mT + 1e-9 * torch.eye(len(D), dtype=D.dtype, device="cpu"))
-    inverse = torch.cholesky_solve(D, root).float()
-    return inverse.mT @ of_coarse @ inverse

@@ -371,12 +371,12 @@ class _Run(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:
         ctx.model, ctx.updates, ctx.from_unary = model, updates, x is None
         ctx.given, weights = len(rest), rest[: len(model.terms)]
-        first, *points = empty_like(unary, len(updates) + 1)
+        points = empty_like(unary, len(updates) + (x is None))
         ctx.partial = any([u.step != 1 for u in updates])
         goals = []
         if ctx.partial:
             goals = [None if u.step == 1 else empty(unary.shape, unary.dtype) for u in updates]
-        start, begin = (_softmax_start(first), first) if x is None else (None, x)
+        start, begin = (_softmax_start(points[0]), points.pop(0)) if x is None else (None, x)
         needs = ctx.needs_input_grad[7:]
         matrices = any(need and w.dim() for need, w in zip(needs, weights, strict=False))
         # Where most pixels are at vertices, slopes of weights by spreads need no step of all pixels.

@@ -174,17 +174,15 @@ class CoarseSlopes:
     def found(self) -> list[Tensor]:
         taps, left = self.given[: self.axes], self.given[self.axes :]
         of_taps, of_left = [], []
-        for axis, of_matrix in enumerate(self.sums.found()):
+        for axis, of_matrix in enumerate(self.sums.found(taps)):
             # The matrix of an axis is left_i taps_|i-j| left_j.
-            t, size = taps[axis], len(of_matrix)
-            s = left[axis] if left else t.new_ones(size)
-            weighted = s[:, None] * of_matrix * s
-            sums = [sum(weighted.diagonal(k).sum() for k in {-k, k}) for k in range(len(t))]
-            of_taps.append(torch.stack(sums))  # type: ignore[arg-type]
+            t, reach = taps[axis], len(taps[axis]) - 1
+            both = torch.nn.functional.pad(of_matrix + of_matrix.mT, (reach, reach))
+            near = both.as_strided((len(both), 2 * reach + 1), (both.stride(0) + 1, 1))
+            sums = near.sum(0)
+            of_taps.append(torch.cat([sums[reach : reach + 1] / 2, sums[reach + 1 :]]))
             if left:
-                line = torch.nn.functional.pad(t, (0, size - len(t)))
-                kernel = torch.cat([line.flip(0), line[1:]]).unfold(0, size, 1).flip(0)
-                of_left.append((of_matrix + of_matrix.mT) * kernel @ s)
+                of_left.append(near @ torch.cat([t.flip(0), t[1:]]) / left[axis])
         return [*of_taps, *of_left]
 
 

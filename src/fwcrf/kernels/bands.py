@@ -49,6 +49,42 @@ def band(columns: int, start: np.ndarray, values: np.ndarray) -> Band:
     return Band(first.astype(np.int32), weight.astype(values.dtype))
 
 
+def dual(size: int, taps: Tensor) -> Tensor:
+    """The pseudo-inverse of the way to the coarse grid without scales, transposed, ``(coarse, size)``.
+
+    Of an axis that has a coarse grid.
+    """
+    spacing = _spacing(size, taps)
+    made = _dual if size * size // spacing <= _KEPT_ENTRIES else _dual.__wrapped__
+    return made(size, spacing)
+
+
+@lru_cache(maxsize=16)  # the next step has the same size and spacing more often than not
+def _dual(size: int, spacing: int) -> Tensor:
+    begin, end, _ = _coarse_points(size, spacing)
+    pixels = _range(size) - (_range(begin - 3, end - 3) * spacing)[:, None]
+    w = _way_down(spacing)
+    inside = (pixels >= 0) & (pixels < len(w))
+    D = torch.where(inside, w[pixels.clamp(0, len(w) - 1)], 0)
+    # Coarse points beyond the border have small weights only: the pseudo-inverse leaves such directions out.
+    root = torch.linalg.cholesky(D @ D.mT + 1e-9 * torch.eye(len(D), dtype=D.dtype, device="cpu"))
+    return torch.cholesky_solve(D, root).float()
+
+
+def _coarse_points(size: int, spacing: int) -> tuple[int, int, Tensor]:
+    """The first coarse point of an axis, the one after the last, and weights of pixels of a group nearby."""
+    # Pixels of group p are near the coarse points p - 2 ... p + 3; point p is near groups p - 3 ... p + 2.
+    near = _range(-2, 4)
+    w = _window(_range(spacing)[:, None] - _points(near, spacing), spacing)
+    begin = int(near[w[0] != 0].min())
+    return begin, (size - 1) // spacing + int(near[w[(size - 1) % spacing] != 0].max()) + 1, w
+
+
+def _way_down(spacing: int) -> Tensor:
+    """The weights of the pixels near a coarse point."""
+    return _window(_range(-3 * spacing, 3 * spacing) - _points(_range(1), spacing), spacing)
+
+
 _KEPT_ENTRIES = 1 << 18  # of a band that is kept for the next image
 _MOST_ENTRIES = 1 << 26  # of a band for the engine: 256 MB in float32
 SHORT_AXIS = 1 << 13  # an axis up to this length has no more entries, whatever the bandwidth
@@ -87,16 +123,13 @@ def _made(size: int, dtype: torch.dtype, *axis: bytes) -> Factors:
         columns = start[:, None] + np.arange(K.shape[1])
         identity = Band(pixels.astype(np.int32), np.ones((size, 1), kind))
         return Factors(band(size, start, left[:, None] * K * right[columns]), None, identity)
-    # Pixels of group p are near the coarse points p - 2 ... p + 3; point p is near groups p - 3 ... p + 2.
-    near = _range(-2, 4)
-    w = _window(_range(spacing)[:, None] - _points(near, spacing), spacing)
-    begin = int(near[w[0] != 0].min())
-    end = (size - 1) // spacing + int(near[w[(size - 1) % spacing] != 0].max()) + 1
+    begin, end, w = _coarse_points(size, spacing)
     group, place = np.divmod(pixels, spacing)
     up = left[:, None].astype(float) * w.numpy()[place]
-    w = _window(_range(-3 * spacing, 3 * spacing) - _points(_range(1), spacing), spacing)
     around = np.pad(right.astype(float), ((3 - begin) * spacing, (end + 2) * spacing - size))
-    down = np.lib.stride_tricks.sliding_window_view(around, 6 * spacing)[::spacing] * w.numpy()
+    down = (
+        np.lib.stride_tricks.sliding_window_view(around, 6 * spacing)[::spacing] * _way_down(spacing).numpy()
+    )
     g = _coarse(_sigma(torch.from_numpy(taps.copy())), spacing).numpy().astype(kind)
     return Factors(
         band(size, np.arange(begin - 3, end - 3) * spacing, down.astype(kind)),

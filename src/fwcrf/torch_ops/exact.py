@@ -34,8 +34,12 @@ def exact_sums(rows: Tensor, columns: Tensor) -> Tensor:
 
         flat = (t.reshape(-1, *t.shape[-2:]) for t in (rows, columns))
         return lattice_fit_triton.gaussian_sums(*flat).view(rows.shape[:-1])
-    if not untraced(rows) or learned:
+    if not untraced(rows):
         return _Exact.apply(columns.new_ones(*columns.shape[:-1], 1), rows, columns, False).squeeze(-1)
+    return _Sums.apply(rows, columns) if learned else _sums(rows, columns)  # type: ignore[return-value]
+
+
+def _sums(rows: Tensor, columns: Tensor) -> Tensor:
     out = rows.new_empty(rows.shape[:-1])
     left, right = (t.detach().reshape(-1, *t.shape[-2:]).contiguous() for t in (rows, columns))
     work = 4 * out.numel() * columns.shape[-2]
@@ -109,6 +113,28 @@ class _Exact(torch.autograd.Function):
         if needs_rows:
             grad_rows = _pull(g, x, rows, columns)[1].sum_to_size(rows.shape)
         return grad_x, grad_rows, grad_columns, None
+
+
+class _Sums(torch.autograd.Function):
+    """Sums of the kernel of few points, whose derivatives in rows and columns share the kernel."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, columns: Tensor) -> Tensor:
+        ctx.save_for_backward(rows, columns)
+        return _sums(rows, columns)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        rows, columns = ctx.saved_tensors
+        g = g.unsqueeze(-1)
+        if torch.is_grad_enabled() or not untraced(g):
+            ones = columns.new_ones(*columns.shape[:-1], 1)
+            return _pull(g, ones, rows, columns)[1], _pull(ones, g, columns, rows)[1]
+        weighted = torch.cdist(rows, columns, compute_mode="donot_use_mm_for_euclid_dist")
+        weighted.square_().mul_(-0.5).exp_().mul_(g)
+        of_rows = torch.matmul(weighted, columns) - rows * weighted.sum(-1, keepdim=True)
+        of_columns = torch.matmul(weighted.mT, rows) - columns * weighted.sum(-2).unsqueeze(-1)
+        return of_rows, of_columns
 
 
 def _pull(left: Tensor, right: Tensor, at: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fwcrf import _core
+from fwcrf.torch_ops.blends import blend
 from fwcrf.torch_ops.magnitudes import ENERGY
 from fwcrf.torch_ops.native import (
     FLOATS,
@@ -62,14 +63,24 @@ def unary_from_scores(
     return _UnaryFromLogits.apply(scores, labels_last)  # type: ignore[return-value]
 
 
-def _unary_native(scores: Tensor, labels_last: bool, floor: float | None) -> tuple[Tensor, Extent]:
+def _unary_native(
+    scores: Tensor,
+    labels_last: bool,
+    floor: float | None,
+    scale: float = 1.0,
+    offset: Tensor | None = None,
+) -> tuple[Tensor, Extent]:
     *batch, rows, columns = scores.shape
     shape = (*batch, rows, columns) if labels_last else (*batch, columns, rows)
     out, threads = empty(shape, scores.dtype), threads_for(4 * scores.numel())
     # As numpy arrays, which native code takes in a third of the time of tensors.
     given = scores.detach().contiguous().numpy().reshape(-1, rows, columns)
     flat = out.numpy().reshape(-1, *shape[-2:])
-    finite, *range_ = _core.energies(given, labels_last, floor is not None, floor or 1.0, flat, threads)
+    least = floor or 1.0
+    offsets = None if offset is None else offset.detach().numpy()
+    finite, *range_ = _core.energies(
+        given, labels_last, floor is not None, least, flat, threads, scale, offsets
+    )
     return out, Extent(finite and range_[0] >= -ENERGY and range_[1] <= ENERGY, *range_)
 
 
@@ -97,6 +108,43 @@ class _UnaryFromLogits(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, g: Tensor, _: None) -> tuple[Tensor, None]:  # type: ignore[override]
         return (unary_from_scores(g, labels_last=True)[0] if ctx.labels_last else transposed(g, -1.0)), None
+
+
+_MOST_SUMMED = 64  # labels, whose sums native code keeps while it transposes
+
+
+def unary_from_affine(scores: Tensor, scale: float | Tensor, offset: Tensor) -> Tensor | None:
+    """u = -(scale s + offset) of logits s, ``(*batch, L, n)``, as ``(*batch, n, L)``, in one pass.
+
+    ``scale`` is one number and ``offset`` one per label. None where native code does not compute it, or where
+    a score is not ordinary: see ``Extent``.
+    """
+    plain = scores.dim() > 1 and scores.numel() and scores.dtype in FLOATS
+    if not plain or scores.shape[-2] > _MOST_SUMMED or not untraced(scores):
+        return None
+    scale = torch.as_tensor(scale, dtype=scores.dtype, device="cpu")
+    unary, extent = _UnaryFromAffine.apply(scores, scale, offset.to(scores))  # type: ignore[misc]
+    return unary if extent.ordinary else None
+
+
+class _UnaryFromAffine(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, scale: Tensor, offset: Tensor) -> tuple[Tensor, Extent]:
+        ctx.save_for_backward(scores, scale)
+        return _unary_native(scores, False, None, scale.item(), offset)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor, _: None) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+        scores, scale = ctx.saved_tensors
+        if torch.is_grad_enabled() or not untraced(g):
+            turned = -g.mT
+            sums = turned.sum(-1)
+            return scale * turned, (turned * scores).sum(), sums.reshape(-1, sums.shape[-1]).sum(0)
+        out = empty(scores.shape, scores.dtype)
+        sums = torch.zeros(scores.shape[-2] + 1, dtype=torch.float64, device="cpu")
+        threads = threads_for(2 * g.numel())
+        _core.transpose_and_sum(_flat(g), _flat(scores), -scale.item(), _flat(out), sums, threads)
+        return out, -sums[-1].to(scale), -sums[:-1].to(scale)
 
 
 # --- transposes ------------------------------------------------------------------------------------
@@ -182,16 +230,31 @@ def argmax(x: Tensor) -> Tensor:
 # --- probabilities to log-probabilities ------------------------------------------------------------
 
 
-def log_probabilities(x: Tensor, epsilon: float, grid: Sequence[int], *, single: bool = False) -> Tensor:
+def log_probabilities(
+    x: Tensor,
+    epsilon: float,
+    grid: Sequence[int],
+    *,
+    single: bool = False,
+    other: Tensor | None = None,
+    share: Tensor | None = None,
+) -> Tensor:
     """log((1 - epsilon) x + epsilon / L), from ``(*batch, n, L)`` to ``(*batch, L, *grid)``.
 
-    With ``single``, for two labels: one logit per pixel, the difference of both.
+    With ``single``, for two labels: one logit per pixel, the difference of both. With ``other`` and its
+    ``share``, one number, (1 - share) x + share other takes the place of x.
 
     >>> log_probabilities(torch.tensor([[1.0, 0.0], [0.5, 0.5]]), 0.5, (2,)).exp()
     tensor([[0.7500, 0.5000],
             [0.2500, 0.5000]])
     """
-    log_p = _log(x, 1 - epsilon, epsilon / x.shape[-1])
+    a, b = 1 - epsilon, epsilon / x.shape[-1]
+    if other is None or share is None:
+        log_p = _log(x, a, b)
+    elif x.dtype in FLOATS and untraced(x):
+        log_p: Tensor = _BlendLog.apply(x, other, share, a, b)  # type: ignore[assignment]
+    else:
+        log_p = _log(blend(x, other, share), a, b)
     if single:
         log_p = log_p[..., 1:, :] - log_p[..., :1, :]
     return log_p.unflatten(-1, tuple(grid))
@@ -204,7 +267,12 @@ def _log(x: Tensor, a: float, b: float) -> Tensor:
     return _Log.apply(x, a, b) if differentiated(x) else _turned(_core.transpose_log, x, settings=(a, b))  # type: ignore[return-value]
 
 
-def _turned(function: Callable[..., None], *inputs: Tensor, settings: tuple[float, float]) -> Tensor:
+def _flat(t: Tensor) -> Tensor:
+    """One batch axis, for native code."""
+    return t.detach().contiguous().view(-1, *t.shape[-2:])
+
+
+def _turned(function: Callable[..., None], *inputs: Tensor, settings: tuple[float, ...]) -> Tensor:
     """The result of a native function whose output has the last two axes of its first input exchanged."""
     *batch, rows, columns = inputs[0].shape
     out, threads = (
@@ -212,8 +280,7 @@ def _turned(function: Callable[..., None], *inputs: Tensor, settings: tuple[floa
         threads_for(8 * math.prod(inputs[0].shape)),
     )
     if out.numel():
-        given = (t.detach().contiguous().view(-1, *t.shape[-2:]) for t in inputs)
-        function(*given, *settings, out.view(-1, columns, rows), threads)
+        function(*map(_flat, inputs), *settings, out.view(-1, columns, rows), threads)
     return out
 
 
@@ -231,3 +298,29 @@ class _Log(torch.autograd.Function):
             return _turned(_core.transpose_log_derivative, g, x, settings=ctx.settings), None, None
         a, b = ctx.settings
         return a * g.mT / (a * x + b), None, None
+
+
+class _BlendLog(torch.autograd.Function):
+    """log(a ((1 - share) x + share y) + b), labels before pixels."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, share: Tensor, a: float, b: float) -> Tensor:
+        ctx.save_for_backward(x, y, share)
+        ctx.settings = a, b
+        return _turned(_core.transpose_blend_log, x, y, settings=(share.item(), a, b))
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        x, y, share = ctx.saved_tensors
+        a, b = ctx.settings
+        if torch.is_grad_enabled() or not untraced(g):
+            d = a * g.mT / (a * torch.lerp(x, y, share) + b)
+            of_y = share * d
+            return d - of_y, of_y, (d * (y - x)).sum(), None, None
+        of_x, of_y, of_share = empty(x.shape, x.dtype), empty(x.shape, x.dtype), 0.0
+        if x.numel():
+            of_share = _core.blend_log_derivative(
+                _flat(g), _flat(x), _flat(y), share.item(), a, b, _flat(of_x), _flat(of_y),
+                threads_for(8 * x.numel()),
+            )  # fmt: skip
+        return of_x, of_y, share.new_tensor(of_share), None, None
