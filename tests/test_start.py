@@ -1,5 +1,7 @@
 """The start from a smaller model: where the two are equal, its constraints, and the labels it leads to."""
 
+import itertools
+
 import pytest
 import torch
 from helpers import normal
@@ -56,6 +58,27 @@ def test_few_steps_from_it_end_below_few_steps_from_the_scores():
     assert (after[0].labels == box).float().mean() > 0.9
     x = torch.nn.functional.one_hot(x0.argmax(-1), L).to(unary)
     assert float(E.of_labels(merge(E, x))) <= float(E.of_labels(x0.argmax(-1))) + 1e-3
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_against_all_labellings(seed):
+    """Two rows of four pixels in float64: merges from the start never raise E, nor end below the optimum."""
+    generator = torch.Generator().manual_seed(seed)
+    image = 255 * torch.rand(3, 2, 4, generator=generator, dtype=torch.float64)
+    unary = torch.randn(8, 2, generator=generator, dtype=torch.float64)
+    kernels = [Spatial(1.5), Bilateral(5, 400, weight=2.0)]
+    E = Energy(of_image(kernels, image, 2), unary)
+    optimum = min(float(E.of_labels(torch.tensor(labels))) for labels in itertools.product((0, 1), repeat=8))
+    x0 = start.coarse(kernels, image, unary, factor=2)
+    before = float(E.of_labels(x0.argmax(-1)))
+    merged = float(E.of_labels(merge(E, torch.nn.functional.one_hot(x0.argmax(-1), 2).to(unary))))
+    solver = fwcrf.solvers.get("anneal-fw", steps=4, start=0.1)
+    plain, whole = (
+        float(fwcrf.minimize(E, solver, x0, num_steps=4, rounding=rounding).energy)
+        for rounding in ("nearest", "merge")
+    )
+    assert optimum - 1e-9 <= merged <= before + 1e-9
+    assert optimum - 1e-9 <= whole <= plain + 1e-9
 
 
 def test_a_batch_is_its_images():
