@@ -16,5 +16,6 @@ for target in native_simplex native_lattice native_grid native_pruning native_mo
 done
 "$PYTHON" -m pytest -q -p no:cacheprovider tests/kernels/test_lattice_channels.py tests/kernels/test_extreme_features.py \
     tests/kernels/test_operator_inputs.py tests/kernels/test_image_lattice.py tests/torch_ops/test_simplex.py \
-    tests/engine/test_model.py tests/engine/test_tables.py tests/engine/test_lazy.py tests/graphs/test_operator.py \
+    tests/engine/test_model.py tests/engine/test_tables.py tests/engine/test_lazy.py tests/engine/test_vanishing.py tests/engine/test_divided_lattices.py \
+    tests/graphs/test_operator.py \
     tests/graphs/test_descent.py tests/reliability/test_found.py
