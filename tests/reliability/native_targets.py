@@ -89,6 +89,12 @@ def grid(c: Choices) -> None:
     turned = np.full((shape[0], shape[2], shape[1]), np.nan, dtype)
     _core.transpose(x, turned, threads)
     assert (turned == x.swapaxes(1, 2)).all()
+    beside, sums = array(c, turned.shape, dtype, largest=1.0), np.zeros(shape[2] + 1)
+    _core.transpose_and_sum(x, beside, 2.0, turned, sums, threads)
+    assert (turned == 2 * x.swapaxes(1, 2)).all()
+    exact = x.astype(np.float64)
+    expected = [*exact.sum((0, 1)), (exact.swapaxes(1, 2) * beside).sum()]
+    np.testing.assert_allclose(sums, expected, atol=1e-4 * float(np.abs(exact).sum() + 1))
     shrunk(c, dtype, threads)
     sizes = np.array([c.integer(1, 6) for _ in range(c.integer(1, 3))])
     channels = c.integer(0, 4)

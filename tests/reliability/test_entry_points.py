@@ -65,6 +65,7 @@ BY_TARGETS = {
     "merge_labels": "native_pruning",
     "unmerge_labels": "native_pruning",
     "shrink_lines": "native_grid",
+    "transpose_and_sum": "native_grid",
     "shrink_axis": "native_grid",
     "edge_sum": "native_graph",
     "table_sum": "native_graph",

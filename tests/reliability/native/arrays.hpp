@@ -39,6 +39,30 @@ template <typename T> void simplex(Choices& c) {
     }
 }
 
+// Rows times two matrices side by side, and both outer products, beside plain loops.
+template <typename T> void wide_rows(Choices& c) {
+    const std::int64_t row = 3 * native<T>().lanes(), half = row / 2;
+    const std::int64_t rows = c.integer(1, static_cast<int>(half)), count = c.integer(1, static_cast<int>(half));
+    auto left = numbers<T>(c, half * half, 1), right = numbers<T>(c, half * row, 1);
+    Array<T> out(rows * row);
+    native<T>().wide_products({left.get(), right.get(), rows, count, out.get()});
+    Array<double> first(rows * half), second(rows * half);
+    std::fill_n(first.get(), rows * half, 0.0);
+    std::fill_n(second.get(), rows * half, 0.0);
+    native<T>().wide_outers({left.get(), right.get(), rows, count, nullptr}, first.get(), second.get());
+    for (std::int64_t i = 0; i < rows; ++i)
+        for (std::int64_t e = 0; e < row; ++e) {
+            double product = 0, outer = 0;
+            for (std::int64_t s = 0; s < count; ++s) {
+                product += static_cast<double>(left[i * half + s]) * right[s * row + e];
+                outer += static_cast<double>(left[s * half + i]) * right[s * row + e];
+            }
+            const double of_outer = e < half ? first[i * half + e] : second[i * half + e - half];
+            if (std::abs(out[i * row + e] - product) > 1e-4 * count) found("another product of wide rows");
+            if (std::abs(of_outer - outer) > 1e-4 * count) found("another outer product of wide rows");
+        }
+}
+
 // Transposes with a logarithm, its derivative, and the argmax of rows, with and without a transpose.
 template <typename T>
 void logarithms(Choices& c, std::int64_t batch, std::int64_t rows, std::int64_t columns, int threads) {
@@ -52,6 +76,34 @@ void logarithms(Choices& c, std::int64_t batch, std::int64_t rows, std::int64_t 
     native<T>().transpose_log_derivative(
         {g.get(), x.get(), slopes.get(), batch, rows, columns, 1 - epsilon, epsilon, threads});
     if (!slopes.finite()) found("the derivative of a logarithm is not finite");
+    auto y = numbers<T>(c, size, 1);
+    for (std::int64_t i = 0; i < size; ++i) y[i] = std::abs(y[i]);
+    TransposeArgs<T> blend{x.get(), nullptr, logs.get(), batch, rows, columns, 1 - epsilon, epsilon, threads};
+    blend.blended = y.get();
+    blend.share = static_cast<T>(c.unit());
+    native<T>().transpose_log(blend);
+    if (!logs.finite()) found("the logarithm of a blend is not finite");
+    blend.x = g.get(), blend.beside = x.get(), blend.out = slopes.get();
+    BlendSlopes<T> of_blend{turned.get(), 0};
+    native<T>().blend_log_derivative(blend, of_blend);
+    if (!slopes.finite() || !turned.finite() || !std::isfinite(of_blend.share))
+        found("the derivative of the logarithm of a blend is not finite");
+    if (columns <= kMostSums) {
+        Array<double> sums(columns + 1);
+        std::fill_n(sums.get(), columns + 1, 0.0);
+        native<T>().transpose_and_sum({g.get(), x.get(), turned.get(), batch, rows, columns, T(2), T(0), threads},
+                                      sums.get());
+        double beside = 0, size_of_terms = 0;
+        for (std::int64_t b = 0; b < batch; ++b)
+            for (std::int64_t i = 0; i < rows; ++i)
+                for (std::int64_t j = 0; j < columns; ++j) {
+                    const double value = g[(b * rows + i) * columns + j], other = x[(b * columns + j) * rows + i];
+                    beside += value * other;
+                    size_of_terms += std::abs(value * other);
+                    if (turned[(b * columns + j) * rows + i] != static_cast<T>(2 * value)) found("not transposed");
+                }
+        if (std::abs(sums[columns] - beside) > 1e-4 * size_of_terms) found("another sum of products");
+    }
     if (!columns) return;
     if (size && c.integer(0, 3) == 0) x[c.any(0, static_cast<int>(size) - 1)] = std::numeric_limits<T>::quiet_NaN();
     Array<std::int64_t> largest(batch * rows), same(batch * rows);
@@ -158,6 +210,7 @@ template <typename T> void grid(Choices& c) {
         if (!likely.finite()) found("the energy of a probability is not finite");
     }
     logarithms<T>(c, outer, length, inner, threads);
+    wide_rows<T>(c);
     const int axes = c.integer(1, 3), channels = c.integer(0, 4);
     std::int64_t sizes[3], n = 1;
     for (int a = 0; a < axes; ++a) n *= sizes[a] = c.integer(1, 6);
