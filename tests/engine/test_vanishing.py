@@ -5,7 +5,7 @@ import torch
 from helpers import DTYPES, covering, generator, normal
 from test_lazy import KERNELS, SHAPES, energy
 
-from fwcrf import solvers
+from fwcrf import _core, solvers
 from fwcrf.engine.limits import SPREADS
 from fwcrf.engine.model import _derivatives
 from fwcrf.engine.update import Start
@@ -87,13 +87,16 @@ def test_pixels_that_settle_and_move_again(labels, threads, monkeypatch):
     run = Run(E, 7)
     for k, point in enumerate(run.points):
         at = torch.randint(labels, point.shape[:-1], generator=generator(k))
-        inner = torch.rand(point.shape[:-1], generator=generator(k + 50)) < (0.03 if k < 6 else 0.0)
+        inner = torch.rand(point.shape[:-1], generator=generator(k + 50)) < (0.015 if k < 6 else 0.0)
         inner[100 * k : 100 * k + 64] = k < 6
         vertices = torch.nn.functional.one_hot(at, labels).to(point)
         soft = torch.softmax(normal(*point.shape, dtype=point.dtype, seed=k + 90), -1)
         point.copy_(torch.where(inner[:, None], soft, vertices))
     shares = compare(run, normal(*E.unary.shape, dtype=torch.float32), torch.float32, sloped=False)
-    assert shares[0] == 0 and all(0.05 < share < 0.6 for share in shares[1:-1]), shares
+    if labels <= 4 * _core.ModelF32.lanes():
+        assert shares[0] == 0 and all(0.05 < share < 0.6 for share in shares[1:-1]), shares
+    else:  # rows of more than four vectors, as 21 labels in vectors of 16 bytes
+        assert all(share == 1 for share in shares), shares
 
 
 def test_soft_points_take_whole_steps():
