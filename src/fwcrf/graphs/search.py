@@ -239,7 +239,7 @@ def moves(s: Search) -> None:
     rest = [0] * len(in_turn)  # rounds for which a move without a gain waits
     wait = [1] * len(in_turn)
     idle = rounds = 0
-    longest, most = (1, 30) if s.starts_anew else (2, 50)
+    longest, most = (1, 20) if s.starts_anew else (2, 50)
     patience = _PATIENCE + min(_NODES_WAITED_FOR // n, most)
     while s.left > 0 and not s.proven and idle < patience + _MORE_PATIENCE * rounds:
         before = s.energy
