@@ -20,13 +20,11 @@
 //     most 4 vectors of channels; `out`, `slice` and `shift` are not used.
 // row_products: out (n) += <left_i, x_i M>, of the same n, channels, x, M and threads.
 // shrink_lines, shrink_axis, band_products: see BandArgs and BandProductArgs.
-// blend_log_derivative: see BlendSlopes. transpose_and_sum: slope x, and sums += the sum of each column of x, of at
-// most
-//     kMostSums, and <x, beside>.
+// blend_log_derivative: see BlendSlopes.
+// transpose_and_sum: slope x, and sums += the sum of each column of x, of at most kMostSums, and <x, beside>.
 // tap_slopes: derivative of <out, filtered x> in each tap; `taps` is not used, and `out` is only read.
-// wide_products: out = left right, for rows of three vectors, see WideArgs. wide_outers: both halves of left' right,
-// added
-//     to arrays (rows, half a row).
+// wide_products: out = left right, for rows of three vectors, see WideArgs.
+// wide_outers: both halves of left' right, added to arrays (rows, half a row).
 // run_steps: more than kMostLabels only with Potts terms and without other, sum and dual.
 // argmax: the first largest entry of each row of (n, length), length >= 1; NaN counts as the largest.
 #define FWCRF_FUNCTIONS(F)                                                                                             \
